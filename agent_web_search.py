@@ -24,10 +24,11 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypedDict, TypeVar, cast, get_args
-from urllib.parse import urlsplit
+from urllib.parse import urldefrag, urlsplit
 
 if TYPE_CHECKING:
     import argparse
+    from typing import TextIO
 
     from mcp.server.lowlevel import Server
 
@@ -59,7 +60,7 @@ PROGRAM_NAME: Final = "agent-web-search"
 TOOL_NAME: Final = "web_search_prime"
 TOOL_TITLE: Final = "Web search"
 
-# One host shows no more than the first 247 characters of this until the tool is loaded, and finds the tool by its words.
+# One host shows no more than the first 247 characters until the tool is loaded, and finds the tool by these words.
 INSTRUCTIONS: Final = (
     "Web search: look up current information online, on the internet. Use web_search_prime to search for the latest "
     "news, documentation, versions, error messages and facts; it returns results with page text."
@@ -86,6 +87,12 @@ TIMELIMIT_BY_RECENCY: Final[dict[Recency, str | None]] = {
 }
 WORD_LIMIT_BY_CONTENT_SIZE: Final[dict[ContentSize, int]] = {"medium": 500, "high": 2500}
 REGION_BY_LOCATION: Final[dict[Location, str]] = {"cn": "cn-zh", "us": "us-en"}
+
+# What a page is asked to speak, by the search's location.
+LANGUAGES_BY_LOCATION: Final[dict[Location, str]] = {
+    "cn": "zh-CN,zh;q=0.9,en;q=0.5",
+    "us": "en-US,en;q=0.9,*;q=0.5",
+}
 
 MAX_QUERY_CHARACTERS: Final = 500
 
@@ -137,6 +144,9 @@ DIAGNOSTICS_META_KEY: Final = "agent-web-search/diagnostics"
 NO_RESULTS_HINT: Final = (
     "No results for this query. Try fewer or other keywords, or drop search_domain_filter or search_recency_filter."
 )
+INTERNAL_ERROR_TEXT: Final = (
+    "Search failed: an unexpected error inside the search server. Trying once more may help; if not, do without."
+)
 
 
 class SearchResult(TypedDict):
@@ -163,6 +173,7 @@ MAX_REDIRECTS: Final = 5
 ANSWER_BYTES: Final = 40_000  # the lowest limit seen at a host, which cuts the middle out of anything longer
 # Hosts known to take more, by the name they give in `clientInfo`; the tool's `_meta` lifts Claude Code's limit to this.
 ANSWER_BYTES_BY_CLIENT: Final = {"claude-code": 200_000}
+ANSWER_RESERVE_SECONDS: Final = 0.5  # kept back from the call's clock, to put the answer together
 MAX_TITLE_CHARACTERS: Final = 300
 MAX_SNIPPET_CHARACTERS: Final = 1_000
 MAX_URL_CHARACTERS: Final = 2_000
@@ -362,7 +373,8 @@ def parse_site(text: str) -> Site:
 
 ENGINES: Final = ("duckduckgo", "brave", "mojeek", "startpage", "yahoo")
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
-_TRUE_WORDS: Final = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+_TRUE_WORDS: Final = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(("0", "false", "no", "off"), False)
+_SECRET_SETTINGS: Final = frozenset({"proxy", "ca_file"})  # a proxy may hold a password, a file is a local path
 
 
 def _parse_engines(text: str) -> tuple[str, ...]:
@@ -473,15 +485,16 @@ def load_settings(flags: Mapping[str, str | None], environ: Mapping[str, str]) -
     values: dict[str, Any] = {}
     bad: list[BadSetting] = []
     for row in fields(Settings):
-        sources = ((setting_flag(row.name), flags.get(row.name)), (setting_variable(row.name), environ.get(setting_variable(row.name))))
-        source, text = next(((source, text) for source, text in sources if text and text.strip()), ("", ""))
-        if not text:
+        flag, variable = setting_flag(row.name), setting_variable(row.name)
+        source, text = (flag, flags[row.name]) if flags.get(row.name) else (variable, environ.get(variable))
+        if not text or not text.strip():
             continue
         try:
             values[row.name] = row.metadata["parse"](text)
         except ValueError:
-            shown = "" if row.name == "proxy" else f" {clean_line(text)[:80]!r}"  # a proxy may hold a password
-            bad.append(BadSetting(f"{source}: the value{shown} is not {row.metadata['accepts']}.", row.metadata["guards"]))
+            shown = "" if row.name in _SECRET_SETTINGS else f" {clean_line(text)[:80]!r}"
+            sentence = f"{source}: the value{shown} is not {row.metadata['accepts']}."
+            bad.append(BadSetting(sentence, row.metadata["guards"]))
     return Settings(**values), bad
 
 
@@ -510,6 +523,7 @@ class EngineQuery:
     text: str
     region: str
     timelimit: str | None = None
+    engines: tuple[str, ...] = ENGINES
 
 
 def parse_request(arguments: Mapping[str, Any]) -> SearchRequest:
@@ -534,6 +548,7 @@ def build_engine_query(request: SearchRequest, settings: Settings) -> EngineQuer
         text=" ".join([request.query, " OR ".join(f"site:{site}" for site in sites)]).strip(),
         region=settings.region or REGION_BY_LOCATION[request.location],
         timelimit=TIMELIMIT_BY_RECENCY[request.recency],
+        engines=settings.engines,
     )
 
 
@@ -604,7 +619,7 @@ def proxy_for(url: str, settings: Settings) -> str:
     The setting wins; else `HTTPS_PROXY` or `HTTP_PROXY` by the URL's scheme, then `ALL_PROXY`, in either case;
     `NO_PROXY` applies to all of them.
     """
-    from urllib.request import getproxies_environment, proxy_bypass_environment
+    from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]
 
     parts = urlsplit(url)
     proxies = getproxies_environment()
@@ -635,7 +650,7 @@ async def call_in_thread(function: Callable[..., T], *arguments: Any) -> T:
         result, error = None, None
         try:
             result = function(*arguments)
-        except BaseException as ex:  # noqa: BLE001  handed on to the caller, whatever it is
+        except BaseException as ex:  # handed on to the caller, whatever it is
             error = ex
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(settle, result, error)
@@ -736,3 +751,439 @@ class HttpPageFetcher:
 def extract_main_text(html: bytes | str, url: str = "") -> str:
     """The main text of an HTML page."""
     raise NotImplementedError
+
+
+# What a page's text is made with, by media type; any other type that is fetched is text already.
+EXTRACTORS: Final[dict[str, Callable[[str, str], str]]] = {
+    "text/html": extract_main_text,
+    "application/xhtml+xml": extract_main_text,
+}
+
+
+def extract_plain_text(text: str, url: str = "") -> str:
+    """Plain text, Markdown and JSON as they are, but for what a reader cannot see."""
+    return clean_text(text).strip()
+
+
+def extract_page(page: Page) -> str:
+    """The text of a page by its media type, without a word limit."""
+    return EXTRACTORS.get(page.media_type, extract_plain_text)(page.text, page.url)
+
+
+# -- Assemble ---------------------------------------------------------------------------------------------------
+
+Report = Callable[[float, float, str], Awaitable[None]]  # progress so far, the total, a few words
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a call brought: results best first, how many of the first have what from their page, and how it went.
+
+    `page_notes` holds, for each page asked for, `extract` or the reason why its result keeps the snippet;
+    `snippets` what each result falls back to when its extract has to go.
+    """
+
+    results: tuple[SearchResult, ...]
+    snippets: tuple[str, ...] = ()
+    page_notes: tuple[str, ...] = ()
+    engine: str = ""
+    is_cached: bool = False
+    attempts: tuple[Attempt, ...] = ()
+    elapsed_ms: int = 0
+
+
+async def web_search(
+    request: SearchRequest,
+    settings: Settings,
+    *,
+    search: SearchBackend,
+    read_page: PageReader,
+    report: Report | None = None,
+) -> Answer:
+    """The whole way from a request to an answer; raises SearchError, and nothing for a page that fails.
+
+    1. The request becomes an engine query. 2. The search brings hits. 3. Hits from other sites than wanted are dropped.
+    4. The first pages are read, together. 5. Hits and extracts become results.
+    """
+    started = time.monotonic()
+    tell = report or _tell_nobody
+    await tell(0, 1 + EXTRACT_COUNT, "Searching")
+    outcome = await search(build_engine_query(request, settings))
+    hits = [hit for hit in outcome.hits if is_wanted(hit.url, request, settings)][:MAX_RESULTS]
+    budget_seconds = CALL_TIMEOUT_SECONDS - (time.monotonic() - started) - ANSWER_RESERVE_SECONDS
+    extracts = await read_extracts(hits[:EXTRACT_COUNT], request, read_page, tell, budget_seconds)
+    results = [assemble_result(hit, "") for hit in hits]
+    results[: len(extracts)] = [assemble_result(hit, text) for hit, (text, _) in zip(hits, extracts, strict=False)]
+    return Answer(
+        results=tuple(results),
+        snippets=tuple(hit.snippet for hit in hits),
+        page_notes=tuple(note for _, note in extracts),
+        engine=outcome.engine,
+        is_cached=outcome.is_cached,
+        attempts=outcome.attempts,
+        elapsed_ms=round((time.monotonic() - started) * 1000),
+    )
+
+
+async def _tell_nobody(progress: float, total: float, message: str) -> None:
+    pass
+
+
+class PageReader:
+    """Reads a page: URL to the whole main text, out of memory where it was read before. Raises PageError.
+
+    One extraction runs at a time: they hold the interpreter lock, and a tree of a large page takes much memory.
+    """
+
+    def __init__(self, fetch: PageFetcher) -> None:
+        self._fetch = fetch
+        self._extraction = asyncio.Semaphore(1)
+
+    async def __call__(self, url: str, language: str) -> str:
+        page = await self._fetch(url, language)
+        fragment = urlsplit(url).fragment  # the server never sees it, so a redirect loses it
+        page = replace(page, url=f"{urldefrag(page.url).url}#{fragment}") if fragment else page
+        async with self._extraction:
+            return await call_in_thread(extract_page, page)
+
+
+async def read_extracts(
+    hits: Sequence[SearchHit], request: SearchRequest, read_page: PageReader, tell: Report, budget_seconds: float
+) -> list[tuple[str, str]]:
+    """For each hit its extract and `extract`, or "" and the reason: every failure of a page ends here."""
+    word_limit = WORD_LIMIT_BY_CONTENT_SIZE[request.content_size]
+    pages_done = 0
+
+    async def read(hit: SearchHit) -> tuple[str, str]:
+        nonlocal pages_done
+        try:
+            text = await read_page(hit.url, LANGUAGES_BY_LOCATION[request.location])
+        except PageError as error:
+            logger.info("A page keeps its snippet: %s", error.reason)
+            return "", error.reason
+        finally:
+            pages_done += 1
+            await tell(1 + pages_done, 1 + EXTRACT_COUNT, f"Read {site_name(hit.url)}")
+        if count_words(text) < count_words(hit.snippet):
+            return "", "less text than the snippet"
+        return (truncate_words(text, word_limit), "extract") if text else ("", "no text")
+
+    tasks = [asyncio.create_task(read(hit)) for hit in hits]
+    try:
+        if tasks:
+            await asyncio.wait(tasks, timeout=max(0.0, budget_seconds))
+        return [task.result() if task.done() else ("", "timed out") for task in tasks]
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def site_name(url: str) -> str:
+    """The host without `www.`, from the URL alone."""
+    return re.sub(r"^www\.", "", urlsplit(url).hostname or "")
+
+
+def favicon_url(url: str) -> str:
+    """`scheme://host[:port]/favicon.ico`, from the URL alone."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/favicon.ico"
+
+
+def assemble_result(hit: SearchHit, extract: str) -> SearchResult:
+    """A hit and its extract, or "" for none, as the five fields."""
+    return SearchResult(
+        title=hit.title,
+        url=hit.url,
+        summary=extract or hit.snippet,
+        site_name=site_name(hit.url),
+        favicon=favicon_url(hit.url),
+    )
+
+
+def render_results(answer: Answer, max_bytes: int) -> str:
+    """The results as compact JSON of at most `max_bytes` bytes of UTF-8.
+
+    What has to go is cut from the last extracts first, at a word, marked `…`; an extract with no room left gives way
+    to its snippet. Titles, URLs and snippets stay; only where these alone are too long do the last results go.
+    """
+    results = list(answer.results)
+    for index in reversed([i for i, note in enumerate(answer.page_notes) if note == "extract"]):
+        excess_bytes = len(_to_json(results).encode()) - max_bytes
+        if excess_bytes <= 0:
+            break
+        result = results[index]
+        extract = truncate_bytes(result["summary"], len(result["summary"].encode()) - excess_bytes)
+        snippet = answer.snippets[index]
+        kept = extract if len(extract) > len(snippet) else snippet
+        results[index] = SearchResult(**{**result, "summary": kept})
+    while len(results) > 1 and len(_to_json(results).encode()) > max_bytes:
+        results.pop()
+    return _to_json(results)
+
+
+def _to_json(results: Sequence[SearchResult]) -> str:
+    text = json.dumps(results, ensure_ascii=False, separators=(",", ":"))
+    for separator in "\u2028\u2029\x85":  # line breaks to some readers of line-based JSON
+        text = text.replace(separator, f"\\u{ord(separator):04x}")
+    return text
+
+
+# -- MCP server -------------------------------------------------------------------------------------------------
+
+
+def tool_definition() -> dict[str, Any]:
+    """The one tool as `tools/list` shows it."""
+    return {
+        "name": TOOL_NAME,
+        "title": TOOL_TITLE,
+        "description": TOOL_DESCRIPTION,
+        "inputSchema": INPUT_SCHEMA,
+        "annotations": TOOL_ANNOTATIONS,
+        "_meta": TOOL_META,
+    }
+
+
+def create_server(
+    search: SearchBackend | None = None,
+    fetch: PageFetcher | None = None,
+    settings: Settings | None = None,
+    bad_settings: Sequence[BadSetting] = (),
+) -> Server[dict[str, Any]]:
+    """The MCP server with its one tool. Both seams default to the real thing; nothing is opened before a call."""
+    import mcp_types as types
+    from mcp.server.context import ServerRequestContext
+    from mcp.server.lowlevel import Server
+    from mcp.shared.exceptions import MCPError
+
+    settings = settings or Settings()
+    search = search or EngineSearch(settings)
+    read_page = PageReader(fetch or HttpPageFetcher(settings))
+    tools = types.ListToolsResult(tools=[types.Tool.model_validate(tool_definition())])
+
+    async def list_tools(
+        context: ServerRequestContext[dict[str, Any]], parameters: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        return tools
+
+    async def call_tool(
+        context: ServerRequestContext[dict[str, Any]], parameters: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        if parameters.name != TOOL_NAME:
+            raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {clean_line(parameters.name)[:80]}")
+        client = context.session.client_params
+        client_name = client.client_info.name if client else ""
+        reply = await answer_call(
+            parameters.arguments or {},
+            settings,
+            bad_settings,
+            search=search,
+            read_page=read_page,
+            report=context.session.report_progress,
+            max_bytes=settings.answer_bytes or ANSWER_BYTES_BY_CLIENT.get(client_name, ANSWER_BYTES),
+        )
+        content: list[types.ContentBlock] = [types.TextContent(text=text) for text in reply.texts]
+        meta = {DIAGNOSTICS_META_KEY: reply.diagnostics}
+        return types.CallToolResult(content=content, is_error=reply.is_error, _meta=meta)
+
+    return Server(
+        SERVER_NAME,
+        version=__version__,
+        title=TOOL_TITLE,
+        instructions=INSTRUCTIONS,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a call sends back: text blocks, whether they tell a failure, and diagnostics the model does not see."""
+
+    texts: tuple[str, ...]
+    is_error: bool
+    diagnostics: dict[str, Any]
+
+
+async def answer_call(
+    arguments: Mapping[str, Any],
+    settings: Settings,
+    bad_settings: Sequence[BadSetting],
+    *,
+    search: SearchBackend,
+    read_page: PageReader,
+    report: Report,
+    max_bytes: int,
+) -> Reply:
+    """A call's reply, whatever happens: no exception but a cancellation leaves here, and no exception's text either."""
+    notes = tuple(f"Note: a setting of this search server was ignored. {bad.sentence}" for bad in bad_settings)
+    if any(bad.guards for bad in bad_settings):
+        sentences = " ".join(bad.sentence for bad in bad_settings if bad.guards)
+        text = f"Search failed: a setting of this search server is wrong. {sentences} A retry cannot help."
+        return Reply((text,), True, {})
+    try:
+        request = parse_request(arguments)
+        answer = await web_search(request, settings, search=search, read_page=read_page, report=report)
+    except SearchError as error:
+        return Reply((str(error), *notes), True, _diagnostics(error.attempts))
+    except ArgumentError as error:
+        return Reply((str(error), *notes), True, {})
+    except Exception:
+        logger.exception("An unexpected error ended a call")
+        return Reply((INTERNAL_ERROR_TEXT, *notes), True, {})
+    hint = () if answer.results else (NO_RESULTS_HINT,)
+    return Reply((render_results(answer, max_bytes), *hint, *notes), False, _answer_diagnostics(answer))
+
+
+def _diagnostics(attempts: Sequence[Attempt]) -> dict[str, Any]:
+    return {"attempts": [{"engine": a.engine, "outcome": a.outcome, "elapsed_ms": a.elapsed_ms} for a in attempts]}
+
+
+def _answer_diagnostics(answer: Answer) -> dict[str, Any]:
+    return {
+        "engine": answer.engine,
+        "cached": answer.is_cached,
+        "elapsed_ms": answer.elapsed_ms,
+        **_diagnostics(answer.attempts),
+        "pages": list(answer.page_notes),
+    }
+
+
+# -- Process ----------------------------------------------------------------------------------------------------
+
+
+def serve(settings: Settings, bad_settings: Sequence[BadSetting]) -> int:
+    """Serves stdio until stdin ends; returns the exit status."""
+    from mcp.server.stdio import stdio_server
+
+    server = create_server(settings=settings, bad_settings=bad_settings)
+
+    async def run() -> None:
+        async with stdio_server() as (read_stream, write_stream):
+            await server.run(read_stream, write_stream, server.create_initialization_options())
+
+    asyncio.run(run())
+    return 0
+
+
+# -- Command line -----------------------------------------------------------------------------------------------
+
+EXIT_OK: Final = 0
+EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+
+
+def configure_logging(level: str) -> None:
+    """Logs go to stderr: stdout belongs to the protocol."""
+    logging.basicConfig(stream=sys.stderr, level=level.upper(), format="agent-web-search: %(levelname)s: %(message)s")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line; every setting is an option of every command."""
+    import argparse
+
+    settings_options = argparse.ArgumentParser(add_help=False)
+    group = settings_options.add_argument_group("settings (each also an environment variable)")
+    for row in fields(Settings):
+        group.add_argument(
+            setting_flag(row.name),
+            dest=row.name,
+            metavar="VALUE",
+            default=argparse.SUPPRESS,
+            help=f"{row.metadata['description']}: {row.metadata['accepts']} ({setting_variable(row.name)})",
+        )
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM_NAME,
+        parents=[settings_options],
+        description="A free, keyless web search tool for coding agents. Without a command it serves MCP on stdio.",
+    )
+    parser.add_argument("--version", action="version", version=f"{PROGRAM_NAME} {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    search = commands.add_parser("search", parents=[settings_options], help="search, and print what the tool answers")
+    search.add_argument("query", nargs="+", help="what to search for")
+    for option, parameter in ARGUMENT_BY_OPTION.items():
+        search.add_argument(option, dest=parameter, help=INPUT_SCHEMA["properties"][parameter]["description"])
+    search.add_argument("--json", action="store_true", help="print the tool's JSON")
+    return parser
+
+
+ARGUMENT_BY_OPTION: Final = {
+    "--domain": "search_domain_filter",
+    "--recency": "search_recency_filter",
+    "--size": "content_size",
+    "--location": "location",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command line: serves stdio without arguments; returns the exit status."""
+    options = vars(build_parser().parse_args(argv))
+    settings, bad_settings = load_settings(options, os.environ)
+    configure_logging(settings.log_level)
+    command = options["command"]
+    if command is None:
+        for bad in bad_settings:
+            logger.error("%s", bad.sentence)
+        if sys.stdin.isatty():
+            print(SERVING_NOTE, file=sys.stderr)  # noqa: T201
+        return serve(settings, bad_settings)
+    if bad_settings:
+        print(f"{PROGRAM_NAME}: {bad_settings[0].sentence}", file=sys.stderr)  # noqa: T201
+        return EXIT_USAGE
+    return COMMANDS[command](options, settings)
+
+
+SERVING_NOTE: Final = (
+    f"{PROGRAM_NAME} {__version__} serves MCP on stdin and stdout, for a coding agent to start. "
+    f'To search by hand: {PROGRAM_NAME} search "your query". End with Ctrl+D.'
+)
+
+
+def run_search(options: Mapping[str, Any], settings: Settings) -> int:
+    """`search QUERY`: the tool's own code for a person, progress on stderr."""
+    arguments = {"search_query": " ".join(options["query"])}
+    arguments |= {parameter: options[parameter] for parameter in ARGUMENT_BY_OPTION.values()}
+    reply = asyncio.run(_search_once(arguments, settings))
+    if reply.is_error:
+        print("\n".join(reply.texts), file=sys.stderr)  # noqa: T201
+        return EXIT_FAILED
+    stdout = cast("TextIO", sys.stdout)
+    if options["json"]:
+        stdout.write(reply.texts[0] + "\n")
+    else:
+        stdout.write(format_results(json.loads(reply.texts[0])) or NO_RESULTS_HINT + "\n")
+    return EXIT_OK
+
+
+async def _search_once(arguments: Mapping[str, Any], settings: Settings) -> Reply:
+    async def report(progress: float, total: float, message: str) -> None:
+        print(f"{message} ...", file=sys.stderr)  # noqa: T201
+
+    fetch = HttpPageFetcher(settings)
+    try:
+        return await answer_call(
+            arguments,
+            settings,
+            (),
+            search=EngineSearch(settings),
+            read_page=PageReader(fetch),
+            report=report,
+            max_bytes=settings.answer_bytes or ANSWER_BYTES,
+        )
+    finally:
+        await fetch.aclose()
+
+
+def format_results(results: Sequence[SearchResult]) -> str:
+    """Results for a person: number, title, address, indented text."""
+    blocks = []
+    for number, result in enumerate(results, start=1):
+        text = "\n".join(f"   {line}".rstrip() for line in result["summary"].split("\n"))
+        blocks.append(f"{number}. {result['title']}\n   {result['url']}\n\n{text}\n")
+    return "\n".join(blocks)
+
+
+COMMANDS: Final[dict[str, Callable[[Mapping[str, Any], Settings], int]]] = {"search": run_search}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
