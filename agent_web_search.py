@@ -423,9 +423,7 @@ def _parse_log_level(text: str) -> str:
     return text.strip().lower()
 
 
-def _setting(
-    default: Any, parse: Callable[[str], Any], accepts: str, description: str, *, guards: bool = False
-) -> Any:
+def _setting(default: Any, parse: Callable[[str], Any], accepts: str, description: str, *, guards: bool = False) -> Any:
     """One row of the settings table; a setting that `guards` makes calls fail rather than be ignored when it is bad."""
     metadata = {"parse": parse, "accepts": accepts, "description": description, "guards": guards}
     return field(default=default, metadata=metadata)
