@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import logging
 import os
@@ -1101,6 +1102,8 @@ def build_parser() -> argparse.ArgumentParser:
     for option, parameter in ARGUMENT_BY_OPTION.items():
         search.add_argument(option, dest=parameter, help=INPUT_SCHEMA["properties"][parameter]["description"])
     search.add_argument("--json", action="store_true", help="print the tool's JSON")
+    config = commands.add_parser("config", parents=[settings_options], help="print a host's entry for this server")
+    config.add_argument("host", choices=sorted(HOST_CONFIGS), help="the host")
     return parser
 
 
@@ -1180,7 +1183,88 @@ def format_results(results: Sequence[SearchResult]) -> str:
     return "\n".join(blocks)
 
 
-COMMANDS: Final[dict[str, Callable[[Mapping[str, Any], Settings], int]]] = {"search": run_search}
+@dataclass(frozen=True)
+class HostConfig:
+    """Where a host keeps its servers, what an entry there looks like, and the host's own command that adds one."""
+
+    file: str
+    keys: tuple[str, ...]  # the path of the table that holds the servers
+    extra: Mapping[str, Any] = field(default_factory=dict)  # what an entry needs besides command and args
+    add_command: Callable[[Sequence[str]], Sequence[str]] | None = None
+
+
+def _vscode_add_command(command: Sequence[str]) -> Sequence[str]:
+    entry = {"name": SERVER_NAME, "type": "stdio", "command": command[0], "args": list(command[1:])}
+    return ["code", "--add-mcp", json.dumps(entry, ensure_ascii=False)]
+
+
+# Locations and keys as each host documents them; `docs/hosts.md` says more.
+HOST_CONFIGS: Final[dict[str, HostConfig]] = {
+    "claude-code": HostConfig(
+        "~/.claude.json (all projects) or .mcp.json (one project)",
+        ("mcpServers",),
+        {"type": "stdio", "alwaysLoad": True},
+        lambda command: ["claude", "mcp", "add", "-s", "user", SERVER_NAME, "--", *command],
+    ),
+    "codex": HostConfig(
+        "~/.codex/config.toml",
+        ("mcp_servers",),
+        # Codex waits for a required server, and hands no proxy variables down unless they are named.
+        {"required": True, "env_vars": ["HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_DIR"]},
+        lambda command: ["codex", "mcp", "add", SERVER_NAME, "--", *command],
+    ),
+    "zcode": HostConfig("~/.zcode/cli/config.json", ("mcp", "servers"), {"type": "stdio", "enabled": True}),
+    "cursor": HostConfig("~/.cursor/mcp.json or .cursor/mcp.json", ("mcpServers",), {"type": "stdio"}),
+    "vscode": HostConfig(".vscode/mcp.json", ("servers",), {"type": "stdio"}, _vscode_add_command),
+    "claude-desktop": HostConfig("claude_desktop_config.json (Settings, Developer, Edit Config)", ("mcpServers",)),
+}
+
+
+def own_command() -> list[str]:
+    """The command that starts this program again, from any folder: the binary, the installed script, or this file."""
+    script = os.path.abspath(sys.argv[0])
+    if getattr(sys, "frozen", False):
+        command = [sys.executable]
+    elif os.path.basename(script).startswith(PROGRAM_NAME) and os.access(script, os.X_OK):
+        command = [script]
+    else:
+        command = [sys.executable, os.path.abspath(__file__)]
+    # One host strips backslashes; Windows takes forward slashes everywhere.
+    return [part.replace("\\", "/") for part in command] if os.name == "nt" else command
+
+
+def render_host_entry(host: HostConfig, command: Sequence[str]) -> str:
+    """The text to paste into the host's file: TOML where the file is TOML, else JSON."""
+    entry = {"command": command[0], "args": list(command[1:]), **host.extra}
+    if host.file.endswith(".toml"):
+        lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in entry.items()]
+        return "\n".join([f"[{'.'.join(host.keys)}.{SERVER_NAME}]", *lines])
+    nested: dict[str, Any] = {SERVER_NAME: entry}
+    for key in reversed(host.keys):
+        nested = {key: nested}
+    return json.dumps(nested, ensure_ascii=False, indent=2)
+
+
+def run_config(options: Mapping[str, Any], settings: Settings) -> int:
+    """`config HOST`: the entry, with the settings given, on stdout; its place and the command that adds it on stderr."""
+    import shlex
+    import subprocess
+
+    host = HOST_CONFIGS[options["host"]]
+    given = [(setting_flag(row.name), options[row.name]) for row in fields(Settings) if row.name in options]
+    command = [*own_command(), *itertools.chain.from_iterable(given)]
+    print(f"Put this into {host.file}:", file=sys.stderr)  # noqa: T201
+    cast("TextIO", sys.stdout).write(render_host_entry(host, command) + "\n")
+    if host.add_command:
+        quote = subprocess.list2cmdline if os.name == "nt" else shlex.join
+        print(f"Or let the host add it:\n{quote(host.add_command(command))}", file=sys.stderr)  # noqa: T201
+    return EXIT_OK
+
+
+COMMANDS: Final[dict[str, Callable[[Mapping[str, Any], Settings], int]]] = {
+    "search": run_search,
+    "config": run_config,
+}
 
 
 if __name__ == "__main__":
