@@ -1246,7 +1246,7 @@ def render_host_entry(host: HostConfig, command: Sequence[str]) -> str:
 
 
 def run_config(options: Mapping[str, Any], settings: Settings) -> int:
-    """`config HOST`: the entry, with the settings given, on stdout; its place and the command that adds it on stderr."""
+    """`config HOST`: the entry, with the settings given, on stdout; where it goes on stderr."""
     import shlex
     import subprocess
 
