@@ -195,7 +195,8 @@ def wall_pages() -> dict[str, Response]:
     )
     login = (
         "<html><head><title>Sign in</title></head><body><h1>Sign in to continue</h1><form action='/login' "
-        "method='post'><label>User name <input name='user'></label><label>Password <input type='password' name='password'></label>"
+        "method='post'><label>User name <input name='user'></label><label>Password "
+        "<input type='password' name='password'></label>"
         "<button>Sign in</button></form><p>New here? Create an account.</p></body></html>"
     )
     captcha = (
