@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.simulated_web import Authority, SimulatedWeb, strip_network_variables
+from tests.stdio_client import BINARY_VARIABLE
 
 
 @pytest.fixture
@@ -19,8 +20,9 @@ def anyio_backend() -> str:
 
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No proxy and no certificate of the machine reaches a test."""
-    for name in set(os.environ) - set(strip_network_variables(os.environ)):
+    """No proxy, certificate or setting of the machine reaches a test; only the program under test may be named."""
+    settings = {name for name in os.environ if name.startswith("AGENT_WEB_SEARCH_")} - {BINARY_VARIABLE}
+    for name in settings | (set(os.environ) - set(strip_network_variables(os.environ))):
         monkeypatch.delenv(name)
 
 

@@ -198,7 +198,8 @@ class SimulatedWeb:
         self._hosts = {host_of(url) for url in self._pages} | set(ENGINE_BY_HOST) | {"duckduckgo.com"}
         self._host_faults: dict[str, Fault] = {}
         self._engines = {name: EngineState() for name in ENGINES}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._arrival = threading.Condition(self._lock)
         self._released = threading.Event()
         self.closing = threading.Event()
 
@@ -267,6 +268,13 @@ class SimulatedWeb:
     def requests_to(self, host: str) -> list[Request]:
         return [request for request in self.requests if request.host == host]
 
+    def wait_for_request(self, host: str, count: int = 1, timeout_seconds: float = 30.0) -> Request:
+        """Wait until a host has had `count` requests, return the last of these; TimeoutError if they do not come."""
+        with self._arrival:
+            if not self._arrival.wait_for(lambda: len(self.requests_to(host)) >= count, timeout_seconds):
+                raise TimeoutError(f"{host} had {len(self.requests_to(host))} requests, not {count}")
+            return self.requests_to(host)[count - 1]
+
     # Serving
 
     def __enter__(self) -> "SimulatedWeb":
@@ -315,8 +323,9 @@ class SimulatedWeb:
 
     def respond(self, request: Request) -> Response:
         """The answer to a request: an engine's, a page's, or 404."""
-        with self._lock:
+        with self._arrival:
             self.requests.append(request)
+            self._arrival.notify_all()
         engine = ENGINE_BY_HOST.get(request.host)
         if engine and urlsplit(request.url).path.partition(";")[0] == ENGINES[engine].path:
             return self.respond_as_engine(engine, request)
@@ -499,8 +508,8 @@ class HttpProxyHandler(ConnectionHandler):
     """CONNECT for https, absolute-form requests for http."""
 
     def handle(self) -> None:
-        while line := self.reader.readline(1 << 16).decode("latin-1").split():
-            method, target = line[0], line[1]
+        while len(line := self.reader.readline(1 << 16).decode("latin-1").split()) == 3:
+            method, target, _ = line
             if method == "CONNECT":
                 host, _, port = target.rpartition(":")
                 headers = {name.lower(): value for name, value in parse_headers(self.reader).items()}
@@ -543,8 +552,8 @@ class SocksHandler(ConnectionHandler):
     """SOCKS5 (RFC 1928), without authentication or with user name and password (RFC 1929)."""
 
     def handle(self) -> None:
-        _, count = self.reader.read(2)
-        methods = self.reader.read(count)
+        _, count = self.take(2)
+        methods = self.take(count)
         method = 2 if self.web.credentials else 0
         if method not in methods:
             self.connection.sendall(b"\x05\xff")
@@ -552,9 +561,9 @@ class SocksHandler(ConnectionHandler):
         self.connection.sendall(bytes((5, method)))
         if method == 2 and not self.authenticate():
             return
-        _, _, _, kind = self.reader.read(4)
+        _, _, _, kind = self.take(4)
         host = self.read_address(kind)
-        port = int.from_bytes(self.reader.read(2), "big")
+        port = int.from_bytes(self.take(2), "big")
         tunnel, fault = self.open_tunnel("socks5", host, port)
         reply = SOCKS_REPLY_BY_FAULT.get(fault, 0)
         self.connection.sendall(bytes((5, reply, 0, 1, 127, 0, 0, 1, 0, 0)))
@@ -562,19 +571,26 @@ class SocksHandler(ConnectionHandler):
             self.serve_tunnel(tunnel)
 
     def authenticate(self) -> bool:
-        self.reader.read(1)
-        name = self.reader.read(self.reader.read(1)[0]).decode()
-        password = self.reader.read(self.reader.read(1)[0]).decode()
+        self.take(1)
+        name = self.take(self.take(1)[0]).decode()
+        password = self.take(self.take(1)[0]).decode()
         accepted = (name, password) == self.web.credentials
         self.connection.sendall(b"\x01\x00" if accepted else b"\x01\x01")
         return accepted
 
     def read_address(self, kind: int) -> str:
         if kind == 1:
-            return socket.inet_ntop(socket.AF_INET, self.reader.read(4))
+            return socket.inet_ntop(socket.AF_INET, self.take(4))
         if kind == 4:
-            return socket.inet_ntop(socket.AF_INET6, self.reader.read(16))
-        return self.reader.read(self.reader.read(1)[0]).decode()
+            return socket.inet_ntop(socket.AF_INET6, self.take(16))
+        return self.take(self.take(1)[0]).decode()
+
+    def take(self, count: int) -> bytes:
+        """Exactly `count` bytes; ConnectionError if the client leaves before."""
+        data = self.reader.read(count)
+        if len(data) < count:
+            raise ConnectionError("the client left in the handshake")
+        return data
 
 
 # -- Command line ------------------------------------------------------------------------------------------------------
