@@ -74,6 +74,7 @@ class ToolAnswer:
 
     @property
     def results(self) -> list[dict[str, str]]:
+        assert not self.is_error, self.texts
         results: list[dict[str, str]] = json.loads(self.texts[0])
         return results
 
