@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.direct_sockets import DirectSockets, is_address
 from tests.simulated_web import Authority, SimulatedWeb, strip_network_variables
 from tests.stdio_client import BINARY_VARIABLE
 
@@ -43,7 +44,7 @@ def no_real_network(monkeypatch: pytest.MonkeyPatch) -> None:
         return connect_ex(self, address)
 
     def guarded_look_up(host: Any, *args: Any, **kwargs: Any) -> Any:
-        if not is_local(host):
+        if not (is_local(host) or is_address(host)):
             pytest.fail(f"the test looked up {host!r}; use the simulated web", pytrace=True)
         return look_up(host, *args, **kwargs)
 
@@ -61,10 +62,10 @@ def is_local(host: Any) -> bool:
     name = host.decode() if isinstance(host, bytes) else host
     if name in (None, "", "localhost"):
         return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
+    if not is_address(name):
         return False
+    address = ipaddress.ip_address(name)
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
 @pytest.fixture(scope="session")
@@ -78,6 +79,16 @@ def web(authority: Authority) -> Iterator[SimulatedWeb]:
     """A simulated web of the test's own."""
     with SimulatedWeb(authority) as running:
         yield running
+
+
+@pytest.fixture
+def direct_sockets(web: SimulatedWeb, monkeypatch: pytest.MonkeyPatch) -> DirectSockets:
+    """The simulated web without a proxy for this process: `addresses` may be changed, `connected` says where to."""
+    sockets = web.direct_sockets()
+    monkeypatch.setenv("SSL_CERT_FILE", str(web.ca_file))
+    monkeypatch.setattr(socket, "getaddrinfo", sockets.getaddrinfo)
+    monkeypatch.setattr(socket.socket, "connect", lambda connection, address: sockets.connect(connection, address))
+    return sockets
 
 
 @pytest.fixture

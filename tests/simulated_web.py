@@ -9,7 +9,8 @@ Programs reach it unchanged, through the standard proxy and certificate variable
         assert web.searches[0].query == "sorting"
 
 One port speaks HTTP (CONNECT and absolute-form requests), another SOCKS5; both lead to the same hosts, by name and by
-address. Certificates come from a throw-away CA. A host without a page does not resolve. From a shell:
+address. Certificates come from a throw-away CA. A host without a page does not resolve. A third port is the
+hosts themselves, for programs that use no proxy (`direct_sockets`). From a shell:
 
     python -m tests.simulated_web -- agent-web-search search "sorting"
     python -m tests.simulated_web --engine duckduckgo=202 -- agent-web-search search "sorting"
@@ -42,6 +43,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import trustme
 
+from tests.direct_sockets import SITECUSTOMIZE, VARIABLE, DirectSockets, is_address
 from tests.simulated_engines import (
     ENGINE_BY_HOST,
     ENGINES,
@@ -68,6 +70,7 @@ NETWORK_VARIABLES = (
 DEFAULT_PORTS = {"http": 80, "https": 443}
 TLS_HANDSHAKE_RECORD = b"\x16"
 MISNAMED_HOST = "misnamed.invalid"
+DIRECT_HOST = "direct.invalid"
 PROXY_STATUS_BY_FAULT = {"dns": 502, "refused": 503}
 SOCKS_REPLY_BY_FAULT = {"dns": 4, "refused": 5}
 
@@ -265,6 +268,28 @@ class SimulatedWeb:
         names = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY") if scheme == "http" else ("ALL_PROXY",)
         return {**dict.fromkeys(names, proxy), "SSL_CERT_FILE": str(self.ca_file)}
 
+    def direct_sockets(self, addresses: Mapping[str, Sequence[Sequence[str]]] | None = None) -> DirectSockets:
+        """Sockets that reach this web without a proxy. Each host has a public address of its own; `addresses` gives
+        names others, one answer after another."""
+        with self._lock:
+            names = sorted(name for name in self._hosts if not is_address(name) and "." in name)
+            public = {name: [[f"93.184.{216 + number // 250}.{1 + number % 250}"]] for number, name in enumerate(names)}
+        given = {name: [list(answer) for answer in answers] for name, answers in (addresses or {}).items()}
+        return DirectSockets(self.direct_port, [self.http_port, self.socks_port], {**public, **given})
+
+    def direct_env(self, addresses: Mapping[str, Sequence[Sequence[str]]] | None = None) -> dict[str, str]:
+        """The variables that lead a Python program here without a proxy, but for its engines (primp has its own
+        sockets): these go by `DDGS_PROXY`. `Request.tunnel` does not say the address then."""
+        folder = Path(self._folder.name, "site")
+        folder.mkdir(exist_ok=True)
+        (folder / "sitecustomize.py").write_text(SITECUSTOMIZE, encoding="utf-8")
+        return {
+            "DDGS_PROXY": self.proxy_url(),
+            "SSL_CERT_FILE": str(self.ca_file),
+            "PYTHONPATH": str(folder),
+            VARIABLE: self.direct_sockets(addresses).to_json(),
+        }
+
     def requests_to(self, host: str) -> list[Request]:
         return [request for request in self.requests if request.host == host]
 
@@ -281,8 +306,9 @@ class SimulatedWeb:
         self._folder = tempfile.TemporaryDirectory(prefix="simulated-web-")
         self.ca_file = Path(self._folder.name, "ca.pem")
         self.authority.ca.cert_pem.write_to_path(str(self.ca_file))
-        self._servers = [ProxyServer(self, HttpProxyHandler), ProxyServer(self, SocksHandler)]
-        self.http_port, self.socks_port = (server.server_address[1] for server in self._servers)
+        handlers: list[type[ConnectionHandler]] = [HttpProxyHandler, SocksHandler, DirectHandler]
+        self._servers = [ProxyServer(self, handler) for handler in handlers]
+        self.http_port, self.socks_port, self.direct_port = (server.server_address[1] for server in self._servers)
         for server in self._servers:
             threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         return self
@@ -489,7 +515,8 @@ class ConnectionHandler(socketserver.BaseRequestHandler):
 
     def reset(self) -> None:
         """End with RST in place of FIN."""
-        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        linger = struct.pack("hh" if os.name == "nt" else "ii", 1, 0)
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         self.reader.close()
         self.connection.close()
 
@@ -591,6 +618,13 @@ class SocksHandler(ConnectionHandler):
         if len(data) < count:
             raise ConnectionError("the client left in the handshake")
         return data
+
+
+class DirectHandler(ConnectionHandler):
+    """No proxy: the client takes this for the host itself, and names it by SNI or `Host`."""
+
+    def handle(self) -> None:
+        self.serve_tunnel(Tunnel("direct", DIRECT_HOST, 0))
 
 
 # -- Command line ------------------------------------------------------------------------------------------------------

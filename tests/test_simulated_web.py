@@ -1,6 +1,7 @@
 """The simulated web, seen by the real ddgs, primp and httpx: shapes, faults and pages are what the other tests take for
 granted."""
 
+import ipaddress
 import json
 import os
 import socket
@@ -19,6 +20,7 @@ from ddgs import DDGS
 from ddgs.engines import ENGINES
 from ddgs.exceptions import DDGSException, TimeoutException
 
+from tests.direct_sockets import DirectSockets
 from tests.simulated_engines import ENGINES as SIMULATED_ENGINES
 from tests.simulated_engines import Search
 from tests.simulated_pages import (
@@ -370,6 +372,59 @@ def test_without_the_authority_no_certificate_is_trusted(web: SimulatedWeb) -> N
 def test_a_host_without_pages_does_not_resolve(through_web: SimulatedWeb) -> None:
     with pytest.raises(httpx.ProxyError, match="502"):
         httpx.get("https://nowhere.example.net/")
+
+
+# -- Without a proxy ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("url", [ARTICLE, "http://plain.example.org/"])
+def test_without_a_proxy_the_same_web_is_reached_at_public_addresses(
+    web: SimulatedWeb, direct_sockets: DirectSockets, url: str
+) -> None:
+    host = httpx.URL(url).host
+    assert "How sorting works" in httpx.get(url).text
+    assert direct_sockets.looked_up == [host]
+    ((address, _),) = direct_sockets.connected
+    assert [[address]] == direct_sockets.addresses[host]
+    assert ipaddress.ip_address(address).is_global
+    assert [request.url for request in web.requests] == [url]
+
+
+@pytest.mark.anyio
+async def test_without_a_proxy_an_asynchronous_client_gets_there_too(
+    web: SimulatedWeb, direct_sockets: DirectSockets
+) -> None:
+    direct_sockets.addresses["blog.example.com"] = [["2606:2800:21f:cb07:6820:80da:af6b:8b2c"]]
+    async with httpx.AsyncClient() as client:
+        assert "How sorting works" in (await client.get(ARTICLE)).text
+    assert direct_sockets.connected == [("2606:2800:21f:cb07:6820:80da:af6b:8b2c", 443)]
+
+
+def test_a_name_can_resolve_to_another_address_each_time(direct_sockets: DirectSockets) -> None:
+    direct_sockets.addresses["rebind.example.net"] = [["93.184.216.200"], ["127.0.0.1", "::1"]]
+    found = [{row[4][0] for row in socket.getaddrinfo("rebind.example.net", 443)} for _ in range(3)]
+    assert found == [{"93.184.216.200"}, {"127.0.0.1", "::1"}, {"127.0.0.1", "::1"}]
+    with pytest.raises(socket.gaierror):
+        socket.getaddrinfo("nowhere.example.net", 443)
+
+
+def test_a_secret_on_loopback_would_be_reached_without_a_proxy(direct_sockets: DirectSockets) -> None:
+    assert SECRET in httpx.get("http://127.0.0.1/secret").text
+    assert direct_sockets.connected == [("127.0.0.1", 80)]
+
+
+FETCH_AND_SEARCH = """
+import ddgs, httpx
+print(httpx.get("https://blog.example.com/posts/sorting").status_code, len(ddgs.DDGS().text("x", backend="duckduckgo")))
+"""
+
+
+def test_a_child_process_reaches_the_web_without_a_proxy(web: SimulatedWeb) -> None:
+    environment = {**os.environ, **web.direct_env()}
+    command = [sys.executable, "-c", FETCH_AND_SEARCH]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("200 10\n", "")
+    assert [tunnel.via for tunnel in web.tunnels] == ["connect"]
 
 
 # -- Pages -------------------------------------------------------------------------------------------------------------
