@@ -642,48 +642,46 @@ SYSTEM_CA_FILES: Final = (
     "/etc/ssl/ca-bundle.pem",
     "/etc/ssl/cert.pem",
 )
-# What an administrator added to a Mac (a TLS-inspecting proxy's certificate) is in no file, only in this keychain.
-MAC_KEYCHAIN_COMMAND: Final = (
-    "/usr/bin/security", "find-certificate", "-a", "-p", "/Library/Keychains/System.keychain",
-)  # fmt: skip
-_PEM_BLOCK = re.compile(rb"-----BEGIN (?:TRUSTED )?CERTIFICATE-----[^-]+-----END (?:TRUSTED )?CERTIFICATE-----")
+# What an administrator added to a Mac (the certificate of a TLS-inspecting proxy) is in no file, only in a keychain.
+MAC_KEYCHAIN = "/Library/Keychains/System.keychain"
+_PEM_BLOCK = re.compile(rb"-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----")
 
 
 def ca_pem(settings: Settings) -> bytes:
     """Every certificate trusted, as PEM: the system's, those of SSL_CERT_FILE and SSL_CERT_DIR, the setting's file.
 
-    They add up, since a proxy's own certificate must not shut out the rest of the web. certifi's stand in where the
-    system has none, and beside those of Windows, which fetches its roots only as they are needed.
+    They add up, since the certificate of a proxy must not shut out what does not pass through it.
     """
-    import ssl
-
-    pem = _system_pem()
-    if sys.platform == "win32" or not _PEM_BLOCK.search(pem):
-        import certifi
-
-        pem += _read_files([certifi.where()])
-    folders = [folder for folder in os.environ.get("SSL_CERT_DIR", "").split(os.pathsep) if folder]
-    pem += _read_files([os.environ.get("SSL_CERT_FILE", ""), settings.ca_file, *_files_in(folders)])
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    usable = []
-    for block in dict.fromkeys(_PEM_BLOCK.findall(pem)):
-        with contextlib.suppress(ssl.SSLError, UnicodeError):  # one broken certificate must not cost the others
-            context.load_verify_locations(cadata=block.decode("ascii"))
-            usable.append(block)
-    return b"\n".join(usable) + b"\n"
+    return b"\n".join(_load_certificates(settings)[1]) + b"\n"
 
 
 def ssl_context(settings: Settings) -> ssl.SSLContext:
-    """The TLS side of a page fetch: names are verified against `ca_pem`."""
+    """The TLS side of a page fetch: host names are verified against `ca_pem`."""
+    return _load_certificates(settings)[0]
+
+
+def _load_certificates(settings: Settings) -> tuple[ssl.SSLContext, list[bytes]]:
     import ssl
 
+    pem = _system_pem()
+    if sys.platform == "win32" or not _PEM_BLOCK.search(pem):  # Windows fetches its roots only as they are needed
+        import certifi
+
+        pem += _read_files([certifi.where()])
+    folders = os.environ.get("SSL_CERT_DIR", "").split(os.pathsep)
+    pem += _read_files([os.environ.get("SSL_CERT_FILE", ""), settings.ca_file, *_files_in(folders)])
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.load_verify_locations(cadata=ca_pem(settings).decode("ascii"))
-    return context
+    blocks = []
+    for block in dict.fromkeys(_PEM_BLOCK.findall(pem)):
+        with contextlib.suppress(ssl.SSLError, UnicodeError):  # one broken certificate must not cost the others
+            context.load_verify_locations(cadata=block.decode("ascii"))
+            blocks.append(block)
+    return context, blocks
 
 
 def _system_pem() -> bytes:
     import ssl
+    import subprocess
 
     if sys.platform == "win32":
         store = ssl.create_default_context().get_ca_certs(binary_form=True)
@@ -691,16 +689,15 @@ def _system_pem() -> bytes:
     paths = ssl.get_default_verify_paths()
     pem = _read_files([paths.openssl_cafile, *SYSTEM_CA_FILES]) or _read_files(_files_in([paths.openssl_capath]))
     if sys.platform == "darwin":
-        import subprocess
-
+        command = ["/usr/bin/security", "find-certificate", "-a", "-p", MAC_KEYCHAIN]
         with contextlib.suppress(OSError, subprocess.SubprocessError):
-            pem += subprocess.run(MAC_KEYCHAIN_COMMAND, stdin=subprocess.DEVNULL, capture_output=True, timeout=5).stdout
+            pem += subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=5).stdout
     return pem
 
 
 def _files_in(folders: Iterable[str]) -> list[str]:
     paths: list[str] = []
-    for folder in folders:
+    for folder in filter(None, folders):
         with contextlib.suppress(OSError):
             paths += sorted(entry.path for entry in os.scandir(folder) if entry.is_file())
     return paths
@@ -708,7 +705,7 @@ def _files_in(folders: Iterable[str]) -> list[str]:
 
 def _read_files(paths: Iterable[str]) -> bytes:
     content = b""
-    for path in dict.fromkeys(path for path in paths if path):
+    for path in dict.fromkeys(filter(None, paths)):
         with contextlib.suppress(OSError), open(path, "rb") as file:
             content += file.read() + b"\n"
     return content
@@ -872,7 +869,7 @@ def refuse_address(host: str, addresses: Iterable[str], allow_private: bool) -> 
             return "bad address"
         if not allow_private and ("." not in name or name.endswith(LOCAL_SUFFIXES)):
             return "private address"
-    for address in [literal, *map(_parse_address, addresses)] if literal else map(_parse_address, addresses):
+    for address in map(_parse_address, [*addresses, *([name] if literal else [])]):
         if address is None or not all(_is_open(inner, allow_private) for inner in _addresses_inside(address)):
             return "private address"
     return None
@@ -912,14 +909,11 @@ def _is_within(address: IPv4Address | IPv6Address, networks: Iterable[str]) -> b
     return any(address in ipaddress.ip_network(network) for network in networks)
 
 
-class Resolve(Protocol):
-    """The addresses of a host name; raises OSError when it has none."""
-
-    async def __call__(self, host: str, port: int) -> list[str]: ...
+Resolve = Callable[[str, int], Awaitable[list[str]]]  # host, port -> addresses; OSError when there are none
 
 
 async def resolve_host(host: str, port: int) -> list[str]:
-    """The real Resolve, by the system, in a thread that a cancelled page leaves behind."""
+    """The system's own resolver, in a thread that a cancelled page leaves behind."""
     import socket
 
     rows = await call_in_thread(socket.getaddrinfo, host, port, socket.AF_UNSPEC, socket.SOCK_STREAM)
@@ -1077,11 +1071,10 @@ def _reason_of(error: BaseException) -> str:
 
 HTML_TYPES: Final = ("text/html", "application/xhtml+xml")
 TEXT_TYPES: Final = ("text/plain", "text/markdown", "text/x-markdown", "application/json", "application/ld+json")
-# Files that servers hand out as text by mistake: PDF, ZIP and Office, gzip, PNG, GIF, JPEG.
-FILE_SIGNATURES: Final = (b"%PDF-", b"PK\x03\x04", b"\x1f\x8b", b"\x89PNG", b"GIF8", b"\xff\xd8\xff")
-
-
-_HTML_START = re.compile(rb"(<\?xml[^>]*>\s*)?<(!--|(!doctype html|html|head|body|meta|title|script|div|h1|p)\b)")
+_HTML_START = re.compile(r"(?i)\s*(<\?xml[^>]*>\s*)?<(!--|(!doctype html|html|head|body|meta|title|script|div|h1|p)\b)")
+_CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+SNIFFED_CHARACTERS: Final = 1_024
+MAX_CONTROL_CHARACTERS: Final = 32  # among these; a stray NUL is still text, a picture has hundreds
 
 
 async def _read_page(response: httpx.Response) -> Page:
@@ -1095,12 +1088,13 @@ async def _read_page(response: httpx.Response) -> Page:
     if media_type not in HTML_TYPES + TEXT_TYPES and ("/" in media_type or is_download):
         raise PageError("media type")
     body = await _read_body(response)
+    text = await call_in_thread(decode_body, body, content_type)  # up to 0.3 s for 4 MiB of nonsense
+    start = text[:SNIFFED_CHARACTERS]
+    if start.startswith("%PDF-") or len(_CONTROL.findall(start)) > MAX_CONTROL_CHARACTERS:
+        raise PageError("media type")  # a file that is called text by mistake
     if "/" not in media_type:
-        media_type = _sniff_media_type(body)
-    if media_type not in HTML_TYPES + TEXT_TYPES or body.startswith(FILE_SIGNATURES):
-        raise PageError("media type")
-    text = decode_body(body, content_type)
-    if not clean_text(text).strip():
+        media_type = "text/html" if _HTML_START.match(start) else "text/plain"
+    if not text.strip():
         raise PageError("empty")
     if media_type in HTML_TYPES and is_wall(text, str(response.url)):
         raise PageError("bot challenge")
@@ -1121,63 +1115,51 @@ async def _read_body(response: httpx.Response) -> bytes:
     inflate = None
     body = bytearray()
     async for chunk in response.aiter_raw():
-        room = MAX_PAGE_BYTES - len(body)
-        if encoding == "identity":
-            body += chunk[:room]
-        else:
-            # "deflate" comes with a zlib header or, against the standard, without; its lowest four bits are 8.
+        if encoding != "identity" and not inflate:
+            # "deflate" comes with a zlib header, whose lowest four bits are 8, or against the standard without.
             is_bare = encoding == "deflate" and chunk[0] & 0x0F != 8
-            inflate = inflate or zlib.decompressobj(-zlib.MAX_WBITS if is_bare else zlib.MAX_WBITS | 32)
-            body += inflate.decompress(chunk, room)
-        if len(body) >= MAX_PAGE_BYTES:
+            inflate = zlib.decompressobj(-zlib.MAX_WBITS if is_bare else zlib.MAX_WBITS | 32)
+        room = MAX_PAGE_BYTES - len(body)
+        body += inflate.decompress(chunk, room) if inflate else chunk[:room]
+        if len(body) >= MAX_PAGE_BYTES or (inflate and inflate.eof):
             break
     return bytes(body)
 
 
-def _sniff_media_type(body: bytes) -> str:
-    """What a body without a media type is: HTML by its first tag, text without NUL bytes, "" for anything else."""
-    start = body[:1024].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
-    if _HTML_START.match(start):
-        return "text/html"
-    return "text/plain" if b"\0" not in start or start.startswith((b"\xff\xfe", b"\xfe\xff")) else ""
-
-
-# A page by one of these titles, or a short page with one of these marks, is not what the engine saw.
+# Titles and marks of what stands in a page's place. They count on short pages only: an article about them says more.
+MAX_WALL_HTML_CHARACTERS: Final = 65_536
+MAX_WALL_TEXT_CHARACTERS: Final = 1_500
 _WALL_TITLE = re.compile(
-    r"(just a moment|attention required! \| cloudflare|one moment, please|checking your browser|ddos-guard|"
-    r"access (to this page has been )?denied|pardon our interruption|human verification|security check(point)?|"
-    r"vercel security checkpoint|are you (a robot|human)|verify(ing)? (that )?you are (a )?human|robot check|captcha|"
-    r"making sure you'?(re|&#39;re) not a bot|bot verification|before you continue( to .*)?|"
-    r"(please )?(log|sign) ?in|log in or sign up|安全验证|人机验证|百度安全验证)[\s.…!?|:–-]*(\W+\S{1,20})?",
-    re.IGNORECASE,
+    r"(?i)(just a moment|attention required! \| cloudflare|one moment, please|checking your browser|ddos-guard|"
+    r"access (to this page has been )?denied|pardon our interruption|human verification|(robot|captcha) check|captcha|"
+    r"are you (a robot|human)\??|verify(ing)? (that )?you are (a )?human|(vercel )?security check(point)?|"
+    r"making sure you(['’]|&#39;)re not a bot!?|before you continue( to .*)?|(please )?(log|sign) ?in( or sign up)?|"
+    r"安全验证|人机验证|百度安全验证)[\s.…]*([|:–-].*)?"
 )
 _WALL_MARK = re.compile(
-    r"_cf_chl_opt|cf-browser-verification|/cdn-cgi/challenge-platform/h/|captcha-delivery\.com|px-captcha|_Incapsula_Resource|"
+    r"(?i)_cf_chl_opt|cf-browser-verification|captcha-delivery\.com|px-captcha|_Incapsula_Resource|"
     r"awsWafCookieDomainList|token\.awswaf\.com|sucuri_cloudproxy_js|anubis_challenge|sec-if-cpt-container|"
-    r"_pxAppId|/_sec/cp_challenge|type=[\"']?password",
+    r"type=[\"']?password"
 )
 WALL_HOSTS: Final = (
-    "consent.google.com",
-    "consent.youtube.com",
-    "consent.yahoo.com",
-    "accounts.google.com",
-    "login.microsoftonline.com",
+    "accounts.google.com", "consent.google.com", "consent.yahoo.com", "consent.youtube.com", "login.microsoftonline.com",
+)  # fmt: skip
+# Tempered, so that a page of nothing but opening tags is read in one pass.
+_UNSEEN = re.compile(
+    r"(?is)<(?:script|style|!--)(?:(?!<(?:script|style|!--)).)*?(?:</(?:script|style)\s*>|-->)|<[^<>]*>"
 )
-MAX_WALL_CHARACTERS: Final = 1_500  # of visible text: challenges say little, an article about them says more
-WALL_HEAD_CHARACTERS: Final = 65_536
-_UNSEEN = re.compile(r"(?is)<(script|style|svg|noscript)\b.*?</\1\s*>|<!--.*?-->|<[^>]*>")
 
 
 def is_wall(html: str, url: str) -> bool:
     """Whether a page is a bot challenge, a consent form or a login, served in place of what was asked for."""
-    if (urlsplit(url).hostname or "") in WALL_HOSTS:
+    if urlsplit(url).hostname in WALL_HOSTS:
         return True
-    head = html[:WALL_HEAD_CHARACTERS]
-    visible = _UNSEEN.sub(" ", head)
-    if len(" ".join(visible.split())) > MAX_WALL_CHARACTERS:
+    if len(html) > MAX_WALL_HTML_CHARACTERS:
         return False
-    title = re.search(r"(?is)<title[^>]*>(.{0,200}?)</title", head)
-    return bool((title and _WALL_TITLE.fullmatch(clean_line(title[1]))) or _WALL_MARK.search(head))
+    title = re.search(r"(?i)<title[^<>]*>([^<]{0,200})</title", html)
+    if not (title and _WALL_TITLE.fullmatch(clean_line(title[1]))) and not _WALL_MARK.search(html):
+        return False
+    return len(" ".join(_UNSEEN.sub(" ", html).split())) <= MAX_WALL_TEXT_CHARACTERS
 
 
 # Labels as browsers read them, where that differs from Python (https://encoding.spec.whatwg.org/#names-and-labels).
@@ -1190,6 +1172,8 @@ CODEC_BY_LABEL: Final = {
     **dict.fromkeys(("iso-8859-9", "latin5"), "cp1254"),
     **dict.fromkeys(("iso-8859-11", "tis-620", "windows-874"), "cp874"),
     "x-euc-jp": "euc_jp",
+    "maccyrillic": "cp1251",  # what chardet takes short texts for; browsers spell these two labels otherwise
+    "macroman": "cp1252",
 }  # fmt: skip
 # Python knows codecs that are no charsets (punycode, unicode_escape), some of them slow: these only, by Python's names.
 _CHARSET_CODEC = re.compile(
@@ -1203,7 +1187,7 @@ _META_CHARSET = re.compile(
 META_BYTES: Final = 4096  # browsers look at 1,024; some pages put their scripts first
 DETECTION_BYTES: Final = 16_384  # some 20 ms of chardet, and more than it needs
 MAX_BROKEN_SHARE: Final = 0.02  # of the characters beyond ASCII; a wrong charset breaks far more
-SURE_UTF8_CHARACTERS: Final = 8  # so many well-formed sequences do not happen by chance in another charset
+SURE_UTF8_BYTES: Final = 8  # so many in well-formed sequences do not happen by chance in another charset
 
 
 def decode_body(body: bytes, content_type: str = "") -> str:
@@ -1215,29 +1199,30 @@ def decode_body(body: bytes, content_type: str = "") -> str:
     for bom, codec in BOMS:
         if body.startswith(bom):
             return body[len(bom) :].decode(codec, errors="replace")
-    for codec, allowed_share in _candidate_codecs(body, content_type):
+    with contextlib.suppress(UnicodeDecodeError):
+        text = codecs.getincrementaldecoder("utf-8")().decode(body)  # incremental: the last character may be cut
+        if len(body) - len(text) >= SURE_UTF8_BYTES:
+            return text
+    for codec in _labelled_codecs(body, content_type):
         text = body.decode(codec, errors="replace")
-        broken = text.count("\ufffd", 0, len(text) - 1)  # the last character may have been cut
         beyond_ascii = len(text) - len(text.encode("ascii", errors="ignore"))
-        is_sure = allowed_share is not None or (broken == 0 and beyond_ascii >= SURE_UTF8_CHARACTERS)
-        if is_sure and broken <= beyond_ascii * (allowed_share or 0):
+        if text.count("\ufffd", 0, len(text) - 1) <= beyond_ascii * MAX_BROKEN_SHARE:
             return text
     return body.decode(_detect_codec(body), errors="replace")
 
 
-def _candidate_codecs(body: bytes, content_type: str) -> Iterator[tuple[str, float | None]]:
-    """Codecs to try in order, with the share of broken characters each may show; None asks for plain certainty."""
-    yield "utf-8", None
+def _labelled_codecs(body: bytes, content_type: str) -> Iterator[str]:
+    """The codecs that header and `<meta>` name, then UTF-8; UTF-16 by its NUL bytes only, whatever they say."""
     start = body[:META_BYTES]
-    header = re.search(r"(?i)charset\s*=\s*[\"']?\s*([\w.:-]+)", content_type)
-    meta = _META_CHARSET.search(re.sub(rb"<!--.*?(-->|$)", b"", start, flags=re.DOTALL))
     nul_counts = start[::2].count(0), start[1::2].count(0)
-    if max(nul_counts) > len(start) // 8 and min(nul_counts) == 0:  # every second byte of UTF-16 markup is NUL
-        yield ("utf-16-be" if nul_counts[0] else "utf-16-le"), MAX_BROKEN_SHARE
-    labels = [header[1] if header else "", (meta[1] or meta[2]).decode("ascii") if meta else "", "utf-8"]
-    for codec in map(_codec_of, labels):
+    if max(nul_counts) > len(start) // 8 and min(nul_counts) == 0:
+        yield "utf-16-be" if nul_counts[0] else "utf-16-le"
+    header = re.search(r"(?i)charset\s*=\s*[\"']?\s*([\w.:-]+)", content_type)
+    meta = _META_CHARSET.search(re.sub(rb"(?s)<!--.*?(-->|$)", b"", start))
+    for label in (header[1] if header else "", (meta[1] or meta[2]).decode("ascii") if meta else "", "utf-8"):
+        codec = _codec_of(label)
         if codec and not codec.startswith("utf-16"):
-            yield codec, MAX_BROKEN_SHARE
+            yield codec
 
 
 def _codec_of(label: str) -> str:
