@@ -966,8 +966,7 @@ class CheckedTransport:
         raise error
 
     def _check(self, host: str, addresses: Iterable[str]) -> None:
-        reason = refuse_address(host, addresses, self._settings.allow_private)
-        if reason:
+        if reason := refuse_address(host, addresses, self._settings.allow_private):
             raise PageError(reason)
 
     def _transport(self, proxy: str) -> httpx.AsyncHTTPTransport:
@@ -1141,9 +1140,7 @@ _WALL_MARK = re.compile(
     r"awsWafCookieDomainList|token\.awswaf\.com|sucuri_cloudproxy_js|anubis_challenge|sec-if-cpt-container|"
     r"type=[\"']?password"
 )
-WALL_HOSTS: Final = (
-    "accounts.google.com", "consent.google.com", "consent.yahoo.com", "consent.youtube.com", "login.microsoftonline.com",
-)  # fmt: skip
+WALL_HOSTS: Final = ("accounts.google.com", "consent.google.com", "consent.yahoo.com", "consent.youtube.com")
 # Tempered, so that a page of nothing but opening tags is read in one pass.
 _UNSEEN = re.compile(
     r"(?is)<(?:script|style|!--)(?:(?!<(?:script|style|!--)).)*?(?:</(?:script|style)\s*>|-->)|<[^<>]*>"
@@ -1162,18 +1159,10 @@ def is_wall(html: str, url: str) -> bool:
     return len(" ".join(_UNSEEN.sub(" ", html).split())) <= MAX_WALL_TEXT_CHARACTERS
 
 
-# Labels as browsers read them, where that differs from Python (https://encoding.spec.whatwg.org/#names-and-labels).
-CODEC_BY_LABEL: Final = {
-    **dict.fromkeys(("gb2312", "gbk", "gb_2312-80", "gb_2312", "chinese", "x-gbk", "cp936"), "gb18030"),
-    **dict.fromkeys(("iso-8859-1", "iso8859-1", "iso_8859-1", "latin1", "latin-1", "ascii", "us-ascii"), "cp1252"),
-    **dict.fromkeys(("shift_jis", "shift-jis", "sjis", "x-sjis", "windows-31j", "ms_kanji"), "cp932"),
-    **dict.fromkeys(("euc-kr", "ks_c_5601-1987", "ksc5601", "ksc_5601", "korean", "windows-949"), "cp949"),
-    **dict.fromkeys(("big5", "big5-hkscs", "cn-big5", "x-x-big5"), "big5hkscs"),
-    **dict.fromkeys(("iso-8859-9", "latin5"), "cp1254"),
-    **dict.fromkeys(("iso-8859-11", "tis-620", "windows-874"), "cp874"),
-    "x-euc-jp": "euc_jp",
-    "maccyrillic": "cp1251",  # what chardet takes short texts for; browsers spell these two labels otherwise
-    "macroman": "cp1252",
+# As browsers read a label: wider than it says (https://encoding.spec.whatwg.org/#names-and-labels).
+WIDER_CODEC: Final = {
+    "ascii": "cp1252", "big5": "big5hkscs", "euc_kr": "cp949", "gb2312": "gb18030", "gbk": "gb18030",
+    "iso8859-1": "cp1252", "iso8859-9": "cp1254", "iso8859-11": "cp874", "shift_jis": "cp932", "tis-620": "cp874",
 }  # fmt: skip
 # Python knows codecs that are no charsets (punycode, unicode_escape), some of them slow: these only, by Python's names.
 _CHARSET_CODEC = re.compile(
@@ -1227,9 +1216,10 @@ def _labelled_codecs(body: bytes, content_type: str) -> Iterator[str]:
 
 def _codec_of(label: str) -> str:
     """Python's codec for a charset label, "" for a label that names no charset."""
-    label = label.lower()
     with contextlib.suppress(LookupError):
-        codec = codecs.lookup(CODEC_BY_LABEL.get(label, label)).name
+        name = re.sub(r"^windows-", "cp", re.sub(r"^(x-|cn-)", "", label.lower()))
+        codec = codecs.lookup(name).name
+        codec = WIDER_CODEC.get(codec, codec)
         return codec if _CHARSET_CODEC.fullmatch(codec) else ""
     return ""
 
@@ -1244,7 +1234,8 @@ def _detect_codec(body: bytes) -> str:
             sample += match[0][: DETECTION_BYTES - len(sample)] + b"\n"
         if len(sample) >= DETECTION_BYTES:
             break
-    return _codec_of(chardet.detect(sample)["encoding"] or "") or "cp1252"
+    charset = chardet.detect(sample)["encoding"] or ""
+    return "cp1251" if charset == "MacCyrillic" else _codec_of(charset) or "cp1252"  # no page is in MacCyrillic
 
 
 # -- Extract ----------------------------------------------------------------------------------------------------
