@@ -13,6 +13,7 @@ To add a parameter, an engine or a page kind see `docs/architecture.md`.
 from __future__ import annotations
 
 import asyncio
+import codecs
 import contextlib
 import itertools
 import json
@@ -22,15 +23,19 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+import unicodedata
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypedDict, TypeVar, cast, get_args
 from urllib.parse import urldefrag, urlsplit
 
 if TYPE_CHECKING:
     import argparse
+    import ssl
+    from ipaddress import IPv4Address, IPv6Address
     from typing import TextIO
 
+    import httpx
     from mcp.server.lowlevel import Server
 
 __version__ = "0.1.0"
@@ -58,6 +63,7 @@ T = TypeVar("T")
 
 SERVER_NAME: Final = "web-search-prime"  # the paid server's name: permission rules written for it stay valid
 PROGRAM_NAME: Final = "agent-web-search"
+REPOSITORY_URL: Final = "https://github.com/OWNER/agent-web-search"  # OWNER: see CONTRIBUTING.md
 TOOL_NAME: Final = "web_search_prime"
 TOOL_TITLE: Final = "Web search"
 
@@ -628,6 +634,83 @@ def proxy_for(url: str, settings: Settings) -> str:
     return proxy if "://" in proxy or not proxy else f"http://{proxy}"
 
 
+# Where systems keep their trusted certificates as one PEM file: Debian, Fedora, SUSE, then Alpine and macOS. A frozen
+# binary's OpenSSL looks where it was built, not where it runs.
+SYSTEM_CA_FILES: Final = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+)
+# What an administrator added to a Mac (the certificate of a TLS-inspecting proxy) is in no file, only in a keychain.
+MAC_KEYCHAIN = "/Library/Keychains/System.keychain"
+_PEM_BLOCK = re.compile(rb"-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----")
+
+
+def ca_pem(settings: Settings) -> bytes:
+    """Every certificate trusted, as PEM: the system's, those of SSL_CERT_FILE and SSL_CERT_DIR, the setting's file.
+
+    They add up, since the certificate of a proxy must not shut out what does not pass through it.
+    """
+    return b"\n".join(_load_certificates(settings)[1]) + b"\n"
+
+
+def ssl_context(settings: Settings) -> ssl.SSLContext:
+    """The TLS side of a page fetch: host names are verified against `ca_pem`."""
+    return _load_certificates(settings)[0]
+
+
+def _load_certificates(settings: Settings) -> tuple[ssl.SSLContext, list[bytes]]:
+    import ssl
+
+    pem = _system_pem()
+    if sys.platform == "win32" or not _PEM_BLOCK.search(pem):  # Windows fetches its roots only as they are needed
+        import certifi
+
+        pem += _read_files([certifi.where()])
+    folders = os.environ.get("SSL_CERT_DIR", "").split(os.pathsep)
+    pem += _read_files([os.environ.get("SSL_CERT_FILE", ""), settings.ca_file, *_files_in(folders)])
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    blocks = []
+    for block in dict.fromkeys(_PEM_BLOCK.findall(pem)):
+        with contextlib.suppress(ssl.SSLError, UnicodeError):  # one broken certificate must not cost the others
+            context.load_verify_locations(cadata=block.decode("ascii"))
+            blocks.append(block)
+    return context, blocks
+
+
+def _system_pem() -> bytes:
+    import ssl
+    import subprocess
+
+    if sys.platform == "win32":
+        store = ssl.create_default_context().get_ca_certs(binary_form=True)
+        return "".join(map(ssl.DER_cert_to_PEM_cert, store)).encode()
+    paths = ssl.get_default_verify_paths()
+    pem = _read_files([paths.openssl_cafile, *SYSTEM_CA_FILES]) or _read_files(_files_in([paths.openssl_capath]))
+    if sys.platform == "darwin":
+        command = ["/usr/bin/security", "find-certificate", "-a", "-p", MAC_KEYCHAIN]
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            pem += subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=5).stdout
+    return pem
+
+
+def _files_in(folders: Iterable[str]) -> list[str]:
+    paths: list[str] = []
+    for folder in filter(None, folders):
+        with contextlib.suppress(OSError):
+            paths += sorted(entry.path for entry in os.scandir(folder) if entry.is_file())
+    return paths
+
+
+def _read_files(paths: Iterable[str]) -> bytes:
+    content = b""
+    for path in dict.fromkeys(filter(None, paths)):
+        with contextlib.suppress(OSError), open(path, "rb") as file:
+            content += file.read() + b"\n"
+    return content
+
+
 async def call_in_thread(function: Callable[..., T], *arguments: Any) -> T:
     """`function(*arguments)` in a thread of its own, which a cancelled caller leaves behind.
 
@@ -710,6 +793,32 @@ class EngineSearch:
 
 # -- Fetch ------------------------------------------------------------------------------------------------------
 
+CONNECT_TIMEOUT_SECONDS: Final = 3.0  # an address that swallows packets must leave time for the next one
+READ_TIMEOUT_SECONDS: Final = 5.0
+USER_AGENT: Final = f"{PROGRAM_NAME}/{__version__} (+{REPOSITORY_URL})"
+REQUEST_HEADERS: Final = {
+    "User-Agent": USER_AGENT,
+    "Accept": "text/html,application/xhtml+xml;q=0.9,text/markdown;q=0.8,text/plain;q=0.8,application/json;q=0.7,"
+    "*/*;q=0.1",
+    "Accept-Encoding": "gzip, deflate",  # what can be unpacked piece by piece without a further library
+}
+
+# Why a page could not be read, as diagnostics carry it; "http 404" and the like stand for every other status.
+PAGE_REASONS: Final = {
+    "bad address": "neither http nor https, a user name in it, or a host in no ordinary spelling",
+    "private address": "the host is local, private, reserved or a cloud's metadata service",
+    "name not found": "the host name has no address",
+    "unreachable": "no connection, or one that broke",
+    "certificate refused": "TLS could not verify the host",
+    "proxy failed": "the proxy cannot be used, or refused",
+    "timed out": "the page took longer than its time",
+    "too many redirects": f"more than {MAX_REDIRECTS}",
+    "bad response": "not HTTP, or a body that cannot be unpacked",
+    "media type": "neither HTML nor text",
+    "empty": "no text at all",
+    "bot challenge": "a challenge, a consent form or a login in place of the page",
+}
+
 
 @dataclass(frozen=True)
 class Page:
@@ -726,22 +835,407 @@ class PageFetcher(Protocol):
     async def __call__(self, url: str, language: str) -> Page: ...
 
 
-def decode_body(body: bytes, content_type: str = "") -> str:
-    """A body as text: byte-order mark, then header, then `<meta>`, then detection."""
-    raise NotImplementedError
+# Never read, whatever is set. From the IANA special-purpose registries, and what clouds serve credentials on;
+# 198.18.0.0/15 is missing on purpose: local proxies with fake-IP DNS hand it out for every name.
+REFUSED_NETWORKS: Final = (
+    "0.0.0.0/8", "169.254.0.0/16", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.51.100.0/24",
+    "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4", "100.100.100.200/32", "168.63.129.16/32",
+    "2001::/23", "2001:db8::/32", "3fff::/20", "fd00:ec2::/32", "fd20:ce::/32",
+)  # fmt: skip
+PRIVATE_NETWORKS: Final = (
+    "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "::1/128", "fc00::/7", "fec0::/10",
+)  # fmt: skip
+PUBLIC_IPV6_NETWORK: Final = "2000::/3"  # all that IANA has given out
+NAT64_NETWORKS: Final = ("64:ff9b::/96", "64:ff9b:1::/48")
+LOCAL_SUFFIXES: Final = (
+    ".localhost", ".localdomain", ".local", ".internal", ".intranet", ".lan", ".home", ".corp", ".home.arpa",
+)  # fmt: skip
+
+
+def refuse_address(host: str, addresses: Iterable[str], allow_private: bool) -> str | None:
+    """Why no page is read from `host` at `addresses` (a word of PAGE_REASONS), None if nothing speaks against it.
+
+    Without addresses only the name is judged, which is all that can be done when a proxy resolves it.
+
+    >>> refuse_address("example.com", ["93.184.215.14", "10.0.0.1"], allow_private=False)
+    'private address'
+    """
+    name = ascii_host(unicodedata.normalize("NFKC", host.strip("[]")))
+    literal = _parse_address(name)
+    if literal is None:
+        last_label = name.rpartition(".")[2]
+        # A number in any spelling but the canonical one is read as different addresses by different programs.
+        if not re.fullmatch(r"[a-z0-9_.-]*[a-z0-9]", name) or re.fullmatch(r"[0-9]+|0x[0-9a-f]*", last_label):
+            return "bad address"
+        if not allow_private and ("." not in name or name.endswith(LOCAL_SUFFIXES)):
+            return "private address"
+    for address in map(_parse_address, [*addresses, *([name] if literal else [])]):
+        if address is None or not all(_is_open(inner, allow_private) for inner in _addresses_inside(address)):
+            return "private address"
+    return None
+
+
+def _parse_address(text: str) -> IPv4Address | IPv6Address | None:
+    import ipaddress
+
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None
+
+
+def _addresses_inside(address: IPv4Address | IPv6Address) -> list[IPv4Address | IPv6Address]:
+    """The addresses that a packet to `address` may end at: those that a transition form wraps, else itself."""
+    from ipaddress import IPv4Address, IPv6Address
+
+    if not isinstance(address, IPv6Address):
+        return [address]
+    nat64 = IPv4Address(int(address) & 0xFFFFFFFF) if _is_within(address, NAT64_NETWORKS) else None
+    wrapped = (address.ipv4_mapped, address.sixtofour, *(address.teredo or ()), nat64)
+    return [inner for inner in wrapped if inner is not None] or [address]
+
+
+def _is_open(address: IPv4Address | IPv6Address, allow_private: bool) -> bool:
+    if _is_within(address, REFUSED_NETWORKS):
+        return False
+    if _is_within(address, PRIVATE_NETWORKS):
+        return allow_private
+    return address.version == 4 or _is_within(address, (PUBLIC_IPV6_NETWORK,))
+
+
+def _is_within(address: IPv4Address | IPv6Address, networks: Iterable[str]) -> bool:
+    import ipaddress
+
+    return any(address in ipaddress.ip_network(network) for network in networks)
+
+
+Resolve = Callable[[str, int], Awaitable[list[str]]]  # host, port -> addresses; OSError when there are none
+
+
+async def resolve_host(host: str, port: int) -> list[str]:
+    """The system's own resolver, in a thread that a cancelled page leaves behind."""
+    import socket
+
+    rows = await call_in_thread(socket.getaddrinfo, host, port, socket.AF_UNSPEC, socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(row[4][0]) for row in rows))
+
+
+class CheckedTransport:
+    """The httpx transport of a fetcher: it connects to checked addresses only, or through the proxy for the URL.
+
+    A name is resolved once, every address of it is checked, and the connection goes to one of these very addresses
+    while TLS and the Host header keep the name: DNS that changes its mind between check and connection gains nothing.
+    """
+
+    def __init__(self, settings: Settings, resolve: Resolve) -> None:
+        self._settings = settings
+        self._resolve = resolve
+        self._tls = ssl_context(settings)
+        self._transports: dict[str, httpx.AsyncHTTPTransport] = {}  # by proxy, "" for none
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        host = request.url.raw_host.decode("ascii")
+        self._check(host, ())
+        proxy = proxy_for(str(request.url), self._settings)
+        if proxy and ":" in host and proxy.startswith("http"):
+            raise PageError("bad address")  # httpx would send an IPv6 address to the proxy without its brackets
+        if proxy:
+            return await self._transport(proxy).handle_async_request(request)
+        try:
+            addresses = await self._resolve(host, request.url.port or 0)
+        except (OSError, UnicodeError) as ex:
+            raise PageError("name not found") from ex
+        self._check(host, addresses)
+        return await self._send_to_first(addresses, request, host)
+
+    async def _send_to_first(self, addresses: list[str], request: httpx.Request, host: str) -> httpx.Response:
+        import httpx
+
+        error: Exception = PageError("name not found")
+        for address in addresses:
+            pinned = httpx.Request(
+                request.method,
+                request.url.copy_with(host=address),
+                headers=request.headers,  # Host among them
+                extensions={**request.extensions, "sni_hostname": host},
+            )
+            try:
+                return await self._transport("").handle_async_request(pinned)
+            except (httpx.ConnectError, httpx.ConnectTimeout) as ex:
+                error = ex
+        raise error
+
+    def _check(self, host: str, addresses: Iterable[str]) -> None:
+        if reason := refuse_address(host, addresses, self._settings.allow_private):
+            raise PageError(reason)
+
+    def _transport(self, proxy: str) -> httpx.AsyncHTTPTransport:
+        import httpx
+
+        if proxy not in self._transports:
+            try:
+                self._transports[proxy] = httpx.AsyncHTTPTransport(
+                    verify=self._tls,
+                    trust_env=False,
+                    proxy=proxy or None,
+                    # A kept connection is known by its address, which names share; a page needs it no second time.
+                    limits=httpx.Limits(max_keepalive_connections=0),
+                )
+            except ValueError as ex:  # a scheme that httpx does not know
+                raise PageError("proxy failed") from ex
+        return self._transports[proxy]
+
+    async def aclose(self) -> None:
+        for transport in self._transports.values():
+            await transport.aclose()
 
 
 class HttpPageFetcher:
-    """The real PageFetcher: one shared httpx.AsyncClient."""
+    """The real PageFetcher: one shared httpx.AsyncClient, opened by the first page."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, resolve: Resolve = resolve_host) -> None:
         self._settings = settings
+        self._resolve = resolve
+        self._client: httpx.AsyncClient | None = None
 
     async def __call__(self, url: str, language: str) -> Page:
-        raise NotImplementedError
+        try:
+            return await asyncio.wait_for(self._fetch(url, language), PAGE_TIMEOUT_SECONDS)
+        except PageError:
+            raise
+        except Exception as ex:  # whatever a hostile page brings about costs its extract, nothing more
+            logger.debug("A page could not be read", exc_info=True)
+            raise PageError(_reason_of(ex)) from ex
 
     async def aclose(self) -> None:
         """Closes the connections."""
+        if self._client:
+            await self._client.aclose()
+
+    def _open_client(self) -> httpx.AsyncClient:
+        from http.cookiejar import CookieJar, DefaultCookiePolicy
+
+        import httpx
+
+        return httpx.AsyncClient(
+            transport=cast("httpx.AsyncBaseTransport", CheckedTransport(self._settings, self._resolve)),
+            timeout=httpx.Timeout(READ_TIMEOUT_SECONDS, connect=CONNECT_TIMEOUT_SECONDS),
+            headers=REQUEST_HEADERS,
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # pages share a client, never a cookie
+            follow_redirects=False,
+            trust_env=False,
+        )
+
+    async def _fetch(self, url: str, language: str) -> Page:
+        import httpx
+
+        self._client = client = self._client or self._open_client()
+        cookies = httpx.Cookies()  # for this page's redirects: some sites redirect until their cookie comes back
+        request = client.build_request("GET", url, headers={"Accept-Language": language} if language else None)
+        for _ in range(MAX_REDIRECTS + 1):
+            if request.url.scheme not in {"http", "https"} or request.url.userinfo or not request.url.host:
+                raise PageError("bad address")
+            cookies.set_cookie_header(request)
+            response = await client.send(request, stream=True)
+            try:
+                if not response.next_request:
+                    return await _read_page(response)
+                cookies.extract_cookies(response)
+                request = response.next_request
+            finally:
+                await response.aclose()
+        raise PageError("too many redirects")
+
+
+def _reason_of(error: BaseException) -> str:
+    import ssl
+
+    import httpx
+
+    cause: BaseException | None = error
+    while cause:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return "certificate refused"
+        cause = cause.__cause__ or cause.__context__
+    reason_by_class: dict[type[BaseException], str] = {
+        asyncio.TimeoutError: "timed out",
+        httpx.TimeoutException: "timed out",
+        httpx.ProxyError: "proxy failed",
+        httpx.NetworkError: "unreachable",
+        httpx.InvalidURL: "bad address",
+        httpx.UnsupportedProtocol: "bad address",
+    }
+    return next((reason for kind, reason in reason_by_class.items() if isinstance(error, kind)), "bad response")
+
+
+HTML_TYPES: Final = ("text/html", "application/xhtml+xml")
+TEXT_TYPES: Final = ("text/plain", "text/markdown", "text/x-markdown", "application/json", "application/ld+json")
+_HTML_START = re.compile(r"(?i)\s*(<\?xml[^>]*>\s*)?<(!--|(!doctype html|html|head|body|meta|title|script|div|h1|p)\b)")
+_CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+SNIFFED_CHARACTERS: Final = 1_024
+MAX_CONTROL_CHARACTERS: Final = 32  # among these; a stray NUL is still text, a picture has hundreds
+
+
+async def _read_page(response: httpx.Response) -> Page:
+    if response.headers.get("cf-mitigated"):
+        raise PageError("bot challenge")
+    if not response.is_success or response.status_code in {204, 205, 206}:
+        raise PageError(f"http {response.status_code}")
+    content_type = response.headers.get("content-type", "")
+    media_type = content_type.partition(";")[0].strip().lower()
+    is_download = response.headers.get("content-disposition", "").strip().lower().startswith("attachment")
+    if media_type not in HTML_TYPES + TEXT_TYPES and ("/" in media_type or is_download):
+        raise PageError("media type")
+    body = await _read_body(response)
+    text = await call_in_thread(decode_body, body, content_type)  # up to 0.3 s for 4 MiB of nonsense
+    start = text[:SNIFFED_CHARACTERS]
+    if start.startswith("%PDF-") or len(_CONTROL.findall(start)) > MAX_CONTROL_CHARACTERS:
+        raise PageError("media type")  # a file that is called text by mistake
+    if "/" not in media_type:
+        media_type = "text/html" if _HTML_START.match(start) else "text/plain"
+    if not text.strip():
+        raise PageError("empty")
+    if media_type in HTML_TYPES and is_wall(text, str(response.url)):
+        raise PageError("bot challenge")
+    return Page(str(response.url), media_type, text)
+
+
+async def _read_body(response: httpx.Response) -> bytes:
+    """The body unpacked, `MAX_PAGE_BYTES` of it at most.
+
+    By hand, because httpx unpacks each piece whole: 64 KiB of a bomb become 64 MiB. A body that is packed twice has no
+    honest reason.
+    """
+    import zlib
+
+    encoding = response.headers.get("content-encoding", "identity").strip().lower() or "identity"
+    if encoding not in {"identity", "gzip", "x-gzip", "deflate"}:
+        raise PageError("bad response")
+    inflate = None
+    body = bytearray()
+    async for chunk in response.aiter_raw():
+        if encoding != "identity" and not inflate:
+            # "deflate" comes with a zlib header, whose lowest four bits are 8, or against the standard without.
+            is_bare = encoding == "deflate" and chunk[0] & 0x0F != 8
+            inflate = zlib.decompressobj(-zlib.MAX_WBITS if is_bare else zlib.MAX_WBITS | 32)
+        room = MAX_PAGE_BYTES - len(body)
+        body += inflate.decompress(chunk, room) if inflate else chunk[:room]
+        if len(body) >= MAX_PAGE_BYTES or (inflate and inflate.eof):
+            break
+    return bytes(body)
+
+
+# Titles and marks of what stands in a page's place. They count on short pages only: an article about them says more.
+MAX_WALL_HTML_CHARACTERS: Final = 65_536
+MAX_WALL_TEXT_CHARACTERS: Final = 1_500
+_WALL_TITLE = re.compile(
+    r"(?i)(just a moment|attention required! \| cloudflare|one moment, please|checking your browser|ddos-guard|"
+    r"access (to this page has been )?denied|pardon our interruption|human verification|(robot|captcha) check|captcha|"
+    r"are you (a robot|human)\??|verify(ing)? (that )?you are (a )?human|(vercel )?security check(point)?|"
+    r"making sure you(['’]|&#39;)re not a bot!?|before you continue( to .*)?|(please )?(log|sign) ?in( or sign up)?|"
+    r"安全验证|人机验证|百度安全验证)[\s.…]*([|:–-].*)?"
+)
+_WALL_MARK = re.compile(
+    r"(?i)_cf_chl_opt|cf-browser-verification|captcha-delivery\.com|px-captcha|_Incapsula_Resource|"
+    r"awsWafCookieDomainList|token\.awswaf\.com|sucuri_cloudproxy_js|anubis_challenge|sec-if-cpt-container|"
+    r"type=[\"']?password"
+)
+WALL_HOSTS: Final = ("accounts.google.com", "consent.google.com", "consent.yahoo.com", "consent.youtube.com")
+# Tempered, so that a page of nothing but opening tags is read in one pass.
+_UNSEEN = re.compile(
+    r"(?is)<(?:script|style|!--)(?:(?!<(?:script|style|!--)).)*?(?:</(?:script|style)\s*>|-->)|<[^<>]*>"
+)
+
+
+def is_wall(html: str, url: str) -> bool:
+    """Whether a page is a bot challenge, a consent form or a login, served in place of what was asked for."""
+    if urlsplit(url).hostname in WALL_HOSTS:
+        return True
+    if len(html) > MAX_WALL_HTML_CHARACTERS:
+        return False
+    title = re.search(r"(?i)<title[^<>]*>([^<]{0,200})</title", html)
+    if not (title and _WALL_TITLE.fullmatch(clean_line(title[1]))) and not _WALL_MARK.search(html):
+        return False
+    return len(" ".join(_UNSEEN.sub(" ", html).split())) <= MAX_WALL_TEXT_CHARACTERS
+
+
+# As browsers read a label: wider than it says (https://encoding.spec.whatwg.org/#names-and-labels).
+WIDER_CODEC: Final = {
+    "ascii": "cp1252", "big5": "big5hkscs", "euc_kr": "cp949", "gb2312": "gb18030", "gbk": "gb18030",
+    "iso8859-1": "cp1252", "iso8859-9": "cp1254", "iso8859-11": "cp874", "shift_jis": "cp932", "tis-620": "cp874",
+}  # fmt: skip
+# Python knows codecs that are no charsets (punycode, unicode_escape), some of them slow: these only, by Python's names.
+_CHARSET_CODEC = re.compile(
+    r"utf-8|utf-16-[lb]e|gb18030|big5hkscs|cp932|euc_jp|iso2022_jp|cp949|koi8-[ru]|mac-(roman|cyrillic)|"
+    r"iso8859-\d+|cp125\d|cp874|cp866"
+)
+BOMS: Final = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
+_META_CHARSET = re.compile(
+    rb"(?i)<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]+)|^\s*<\?xml[^>]{0,100}?encoding=[\"']([\w.:-]+)"
+)
+META_BYTES: Final = 4096  # browsers look at 1,024; some pages put their scripts first
+DETECTION_BYTES: Final = 16_384  # some 20 ms of chardet, and more than it needs
+MAX_BROKEN_SHARE: Final = 0.02  # of the characters beyond ASCII; a wrong charset breaks far more
+SURE_UTF8_BYTES: Final = 8  # so many in well-formed sequences do not happen by chance in another charset
+
+
+def decode_body(body: bytes, content_type: str = "") -> str:
+    """A body as text: byte-order mark, then header, then `<meta>`, then detection; never raises, no lone surrogates.
+
+    A label that does not fit the bytes is passed over. Bytes that are UTF-8 beyond chance are UTF-8 whatever the label
+    says: servers send a default charset with pages of any.
+    """
+    for bom, codec in BOMS:
+        if body.startswith(bom):
+            return body[len(bom) :].decode(codec, errors="replace")
+    with contextlib.suppress(UnicodeDecodeError):
+        text = codecs.getincrementaldecoder("utf-8")().decode(body)  # incremental: the last character may be cut
+        if len(body) - len(text) >= SURE_UTF8_BYTES:
+            return text
+    for codec in _labelled_codecs(body, content_type):
+        text = body.decode(codec, errors="replace")
+        beyond_ascii = len(text) - len(text.encode("ascii", errors="ignore"))
+        if text.count("\ufffd", 0, len(text) - 1) <= beyond_ascii * MAX_BROKEN_SHARE:
+            return text
+    return body.decode(_detect_codec(body), errors="replace")
+
+
+def _labelled_codecs(body: bytes, content_type: str) -> Iterator[str]:
+    """The codecs that header and `<meta>` name, then UTF-8; UTF-16 by its NUL bytes only, whatever they say."""
+    start = body[:META_BYTES]
+    nul_counts = start[::2].count(0), start[1::2].count(0)
+    if max(nul_counts) > len(start) // 8 and min(nul_counts) == 0:
+        yield "utf-16-be" if nul_counts[0] else "utf-16-le"
+    header = re.search(r"(?i)charset\s*=\s*[\"']?\s*([\w.:-]+)", content_type)
+    meta = _META_CHARSET.search(re.sub(rb"(?s)<!--.*?(-->|$)", b"", start))
+    for label in (header[1] if header else "", (meta[1] or meta[2]).decode("ascii") if meta else "", "utf-8"):
+        codec = _codec_of(label)
+        if codec and not codec.startswith("utf-16"):
+            yield codec
+
+
+def _codec_of(label: str) -> str:
+    """Python's codec for a charset label, "" for a label that names no charset."""
+    with contextlib.suppress(LookupError):
+        name = re.sub(r"^windows-", "cp", re.sub(r"^(x-|cn-)", "", label.lower()))
+        codec = codecs.lookup(name).name
+        codec = WIDER_CODEC.get(codec, codec)
+        return codec if _CHARSET_CODEC.fullmatch(codec) else ""
+    return ""
+
+
+def _detect_codec(body: bytes) -> str:
+    """The likely codec of a body without a usable label, by what lies between its tags; else windows-1252."""
+    import chardet
+
+    sample = b""
+    for match in re.finditer(rb"[^<>\n]+", body):
+        if not match[0].isascii():
+            sample += match[0][: DETECTION_BYTES - len(sample)] + b"\n"
+        if len(sample) >= DETECTION_BYTES:
+            break
+    charset = chardet.detect(sample)["encoding"] or ""
+    return "cp1251" if charset == "MacCyrillic" else _codec_of(charset) or "cp1252"  # no page is in MacCyrillic
 
 
 # -- Extract ----------------------------------------------------------------------------------------------------
