@@ -494,6 +494,8 @@ def narrow_settings(settings: Settings, pins: object) -> Settings:
         if text := pins.get(row.name):
             try:
                 values[row.name] = row.metadata["parse"](text)
+                if not values[row.name]:
+                    raise ValueError(text)
             except (ValueError, TypeError, AttributeError):
                 raise SettingError(
                     f"{row.name}: {clean_line(str(text))[:80]!r} is not {row.metadata['accepts']}."
