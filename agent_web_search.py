@@ -1250,8 +1250,10 @@ def _is_plain_initialize(params: Any) -> bool:
 
 def _is_plain_client(info: Any, capabilities: Any) -> bool:
     """A client's own facts, in the shapes that hosts send: texts; and capabilities as tables of flags and tables."""
-    is_plain_info = isinstance(info, dict) and all(isinstance(value, str) for value in info.values())
-    return is_plain_info and {"name", "version"} <= set(info) and _is_plain_capabilities(capabilities)
+    if not isinstance(info, dict) or not all(isinstance(value, str) for value in info.values()):
+        return False
+    has_known_fields = {"name", "version"} <= set(info) <= {"name", "version", "title", "description", "websiteUrl"}
+    return has_known_fields and _is_plain_capabilities(capabilities)
 
 
 def _is_plain_capabilities(capabilities: Any) -> bool:
