@@ -15,17 +15,22 @@ from __future__ import annotations
 import asyncio
 import codecs
 import contextlib
+import gc
+import importlib
+import importlib.util
 import itertools
 import json
 import logging
 import os
 import re
+import signal
 import sys
 import threading
 import time
 import unicodedata
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypedDict, TypeVar, cast, get_args
 from urllib.parse import urldefrag, urlsplit
 
@@ -33,10 +38,13 @@ if TYPE_CHECKING:
     import argparse
     import ssl
     from ipaddress import IPv4Address, IPv6Address
-    from typing import TextIO
+    from typing import BinaryIO, NoReturn, TextIO
 
     import httpx
+    from anyio.abc import ObjectReceiveStream, ObjectSendStream
     from mcp.server.lowlevel import Server
+    from mcp.shared.message import SessionMessage
+    from mcp_types import JSONRPCMessage
 
 __version__ = "0.1.0"
 __all__ = [
@@ -147,6 +155,7 @@ TOOL_ANNOTATIONS: Final = {
 }
 TOOL_META: Final[dict[str, Any]] = {"anthropic/alwaysLoad": True, "anthropic/maxResultSizeChars": 200_000}
 DIAGNOSTICS_META_KEY: Final = "agent-web-search/diagnostics"
+SETTINGS_META_KEY: Final = "agent-web-search/settings"  # in a request: what a host pins for this one call
 
 NO_RESULTS_HINT: Final = (
     "No results for this query. Try fewer or other keywords, or drop search_domain_filter or search_recency_filter."
@@ -472,6 +481,54 @@ def setting_flag(name: str) -> str:
 def setting_variable(name: str) -> str:
     """The environment's spelling of a setting."""
     return "AGENT_WEB_SEARCH_" + name.upper()
+
+
+PINNED_SETTINGS: Final = ("allow_domains", "deny_domains", "region", "engines")
+
+
+def narrow_settings(settings: Settings, pins: object) -> Settings:
+    """The settings of one call, within what the host pins for it: `{"allow_domains": "docs.python.org", ...}`.
+
+    Values are spelled as on the command line. A pin can only narrow: allow-lists intersect, deny-lists unite, engines
+    are a subset, and a region that is set stays. Raises SettingError on a pin that cannot be read, and where nothing
+    is left to search: a pin is there to guard, so it is never ignored.
+    """
+    if not isinstance(pins, Mapping) or not set(pins) <= set(PINNED_SETTINGS):
+        raise SettingError(f"{SETTINGS_META_KEY} takes " + ", ".join(PINNED_SETTINGS) + ".")
+    values: dict[str, Any] = {}
+    for row in fields(Settings):
+        if text := pins.get(row.name):
+            try:
+                values[row.name] = row.metadata["parse"](text)
+                if not values[row.name]:
+                    raise ValueError(text)
+            except (ValueError, TypeError, AttributeError):
+                raise SettingError(
+                    f"{row.name}: {clean_line(str(text))[:80]!r} is not {row.metadata['accepts']}."
+                ) from None
+    engines = tuple(name for name in settings.engines if name in values.get("engines", ENGINES))
+    allow_domains = _intersect_sites(settings.allow_domains, values.get("allow_domains", ()))
+    if not engines or (not allow_domains and settings.allow_domains):
+        raise SettingError("The pins of this call leave nothing of what the server's settings allow.")
+    return replace(
+        settings,
+        engines=engines,
+        allow_domains=allow_domains,
+        deny_domains=settings.deny_domains + values.get("deny_domains", ()),
+        region=settings.region or values.get("region", ""),
+    )
+
+
+def _intersect_sites(left: tuple[Site, ...], right: tuple[Site, ...]) -> tuple[Site, ...]:
+    """What lies on both sides; an empty side allows everything."""
+    if not left or not right:
+        return left or right
+    inner = [b if a.covers(f"https://{b}/") else a for a in left for b in right if _overlap(a, b)]
+    return tuple(dict.fromkeys(inner))
+
+
+def _overlap(a: Site, b: Site) -> bool:
+    return a.covers(f"https://{b}/") or b.covers(f"https://{a}/")
 
 
 @dataclass(frozen=True)
@@ -1469,6 +1526,7 @@ def create_server(
             parameters.arguments or {},
             settings,
             bad_settings,
+            pins=(context.meta or {}).get(SETTINGS_META_KEY, {}),
             search=search,
             read_page=read_page,
             report=context.session.report_progress,
@@ -1506,6 +1564,7 @@ async def answer_call(
     read_page: PageReader,
     report: Report,
     max_bytes: int,
+    pins: object = MappingProxyType({}),
 ) -> Reply:
     """A call's reply, whatever happens: no exception but a cancellation leaves here, and no exception's text either."""
     notes = tuple(f"Note: a setting of this search server was ignored. {bad.sentence}" for bad in bad_settings)
@@ -1514,12 +1573,15 @@ async def answer_call(
         text = f"Search failed: a setting of this search server is wrong. {sentences} A retry cannot help."
         return Reply((text,), True, {})
     try:
+        settings = narrow_settings(settings, pins)
         request = parse_request(arguments)
         answer = await web_search(request, settings, search=search, read_page=read_page, report=report)
     except SearchError as error:
         return Reply((str(error), *notes), True, _diagnostics(error.attempts))
     except ArgumentError as error:
         return Reply((str(error), *notes), True, {})
+    except SettingError as error:
+        return Reply((f"Search failed: {error} A retry cannot help.", *notes), True, {})
     except Exception:
         logger.exception("An unexpected error ended a call")
         return Reply((INTERNAL_ERROR_TEXT, *notes), True, {})
@@ -1543,26 +1605,356 @@ def _answer_diagnostics(answer: Answer) -> dict[str, Any]:
 
 # -- Process ----------------------------------------------------------------------------------------------------
 
-
-def serve(settings: Settings, bad_settings: Sequence[BadSetting]) -> int:
-    """Serves stdio until stdin ends; returns the exit status."""
-    from mcp.server.stdio import stdio_server
-
-    server = create_server(settings=settings, bad_settings=bad_settings)
-
-    async def run() -> None:
-        async with stdio_server() as (read_stream, write_stream):
-            await server.run(read_stream, write_stream, server.create_initialization_options())
-
-    asyncio.run(run())
-    return 0
-
-
-# -- Command line -----------------------------------------------------------------------------------------------
-
+# How long the SDK's import is put off for the host to finish its handshake, which it would otherwise slow down.
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
+
+HANDSHAKE_WAIT_SECONDS: Final = 0.25
+PARENT_CHECK_SECONDS: Final = 2.0
+EXIT_GRACE_SECONDS: Final = 2.0  # for the last answers to reach the host, on top of a call's own clock
+# What a first call imports, in the order in which it needs it.
+WARM_UP_MODULES: Final = ("ddgs", "httpx", "lxml.html", "readability")
+
+SDK_VERSION: Final = "2.3"  # the SDK whose answers `Prelude` gives; another one answers for itself
+HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+ENVELOPE_VERSION: Final = "2026-07-28"
+_PROTOCOL_META_PREFIX: Final = "io.modelcontextprotocol/"
+
+PARSE_ERROR: Final = (-32700, "Parse error")
+INVALID_REQUEST: Final = (-32600, "Invalid Request")
+
+
+def leave(*_: object, status: int = 0) -> NoReturn:
+    """Ends the process within milliseconds: no traceback, no wait for a thread that a native call holds.
+
+    Nothing is left to clean up: answers are written unbuffered, and nothing is kept on disk.
+    """
+    os._exit(status)
+
+
+def leave_on_signals() -> None:
+    """A host that ends this process by a signal sees it end well: status 0, in silence."""
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK"):
+        if number := getattr(signal, name, None):
+            signal.signal(number, leave)
+
+
+def take_stdio() -> tuple[BinaryIO, int]:
+    """The host's ends of stdin and stdout, moved to where no library looks for them.
+
+    Afterwards descriptor 0 is at its end, and what anything prints to descriptor 1 lands on stderr. A standard
+    descriptor that is closed is opened first: one opened later would take its place.
+    """
+    while (null := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    source, sink = os.dup(0), os.dup(1)
+    os.dup2(null, 0)
+    os.dup2(2, 1)
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.setmode(source, os.O_BINARY)
+        msvcrt.setmode(sink, os.O_BINARY)
+    return os.fdopen(source, "rb"), sink
+
+
+class Prelude:
+    """Answers a host's handshake out of this module's constants, so that it does not wait for the SDK's import.
+
+    It knows the lines whose answer it can give byte for byte as the SDK does; the first other line ends it. The SDK
+    is handed every line all the same, so that its session is in the right state, and its second answers are dropped.
+    See `docs/adr/0020-answer-the-handshake-before-the-sdk-is-loaded.md`.
+    """
+
+    def __init__(self) -> None:
+        self._era: Literal["", "handshake", "envelope"] = ""
+
+    def answer(self, line: bytes) -> str | None:
+        """The SDK's answer to a line, "" where it gives none, None where it is not known exactly."""
+        if b"\\u" in line:  # may spell half a character, which the SDK refuses
+            return None
+        try:
+            message = json.loads(line.decode())
+        except (ValueError, RecursionError):
+            return None
+        match message:
+            case {"jsonrpc": "2.0", "method": "notifications/initialized", **rest}:
+                return "" if self._era == "handshake" and rest in ({}, {"params": {}}) else None
+            case {"jsonrpc": "2.0", "id": request_id, "method": str(method), **rest}:
+                params = rest.pop("params", {})
+                result = self._result(method, params) if _is_plain_id(request_id) and not rest else None
+                return None if result is None else _to_line({"jsonrpc": "2.0", "id": request_id, "result": result})
+        return None
+
+    def _result(self, method: str, params: Any) -> dict[str, Any] | None:
+        if self._era == "" and method == "initialize" and _is_plain_initialize(params):
+            self._era = "handshake"
+            version = params["protocolVersion"]
+            version = version if version in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
+            return {**_server_facts(), "protocolVersion": version, "serverInfo": _server_info()}
+        if self._era == "handshake" and _is_plain_meta_only(params):
+            tool = {**_tool_on_the_wire(), "inputSchema": dict(sorted(INPUT_SCHEMA.items()))}
+            return {"ping": {}, "tools/list": {"tools": [tool]}}.get(method)
+        if self._era in ("", "envelope") and _is_plain_envelope(params):
+            self._era = "envelope"
+            result = {
+                "server/discover": {**_server_facts(), "supportedVersions": [ENVELOPE_VERSION]},
+                "tools/list": {"tools": [_tool_on_the_wire()]},
+            }.get(method)
+            common = {"cacheScope": "private", "resultType": "complete", "ttlMs": 0}
+            meta = {"_meta": {f"{_PROTOCOL_META_PREFIX}serverInfo": _server_info()}}
+            return result and {**dict(sorted({**common, **result}.items())), **meta}
+        return None
+
+
+def is_sdk_known() -> bool:
+    """Whether the SDK is the one whose answers `Prelude` gives; looks at its name on disk, and imports nothing."""
+    if getattr(sys, "frozen", False):  # built with it, and tested so
+        return True
+    spec = importlib.util.find_spec("mcp")
+    if spec is None or spec.origin is None:
+        return False
+    names = os.listdir(os.path.dirname(os.path.dirname(spec.origin)))
+    return any(re.fullmatch(rf"mcp-{SDK_VERSION}\.\d+\.dist-info", name) for name in names)
+
+
+def _server_facts() -> dict[str, Any]:
+    return {"capabilities": {"tools": {"listChanged": False}}, "instructions": INSTRUCTIONS}
+
+
+def _server_info() -> dict[str, str]:
+    return {"name": SERVER_NAME, "title": TOOL_TITLE, "version": __version__}
+
+
+def _tool_on_the_wire() -> dict[str, Any]:
+    return dict(sorted({**tool_definition(), "annotations": dict(sorted(TOOL_ANNOTATIONS.items()))}.items()))
+
+
+def _is_plain_id(value: Any) -> bool:
+    return re.fullmatch(r'-?\d{1,15}|"[^"\\\x00-\x1f\x7f-\U0010ffff]{0,200}"', json.dumps(value)) is not None
+
+
+def _is_plain_initialize(params: Any) -> bool:
+    if not isinstance(params, dict) or set(params) != {"protocolVersion", "capabilities", "clientInfo"}:
+        return False
+    is_plain_version = isinstance(params["protocolVersion"], str)
+    return is_plain_version and _is_plain_client(params["clientInfo"], params["capabilities"])
+
+
+def _is_plain_client(info: Any, capabilities: Any) -> bool:
+    """A client's own facts, in the shapes that hosts send: texts; and capabilities as tables of flags and tables."""
+    if not isinstance(info, dict) or not all(isinstance(value, str) for value in info.values()):
+        return False
+    has_known_fields = {"name", "version"} <= set(info) <= {"name", "version", "title", "description", "websiteUrl"}
+    return has_known_fields and _is_plain_capabilities(capabilities)
+
+
+def _is_plain_capabilities(capabilities: Any) -> bool:
+    known = {"roots", "sampling", "elicitation", "experimental"}
+    if not isinstance(capabilities, dict) or not set(capabilities) <= known:
+        return False
+    if capabilities.pop("roots", {}) not in ({}, {"listChanged": False}, {"listChanged": True}):
+        return False
+    return all(
+        isinstance(table, dict) and all(value == {} for value in table.values()) for table in capabilities.values()
+    )
+
+
+def _is_plain_meta_only(params: Any) -> bool:
+    """No parameters but a `_meta` of plain values, and none that makes it an envelope."""
+    if not isinstance(params, dict) or not set(params) <= {"_meta"} or not isinstance(params.get("_meta", {}), dict):
+        return False
+    return all(
+        isinstance(value, (str, int)) and not isinstance(value, bool) and not name.startswith(_PROTOCOL_META_PREFIX)
+        for name, value in params.get("_meta", {}).items()
+    )
+
+
+def _is_plain_envelope(params: Any) -> bool:
+    if not isinstance(params, dict) or not isinstance(params.get("_meta"), dict):
+        return False
+    meta = dict(params["_meta"])
+    version, info, capabilities = (
+        meta.pop(_PROTOCOL_META_PREFIX + name, None) for name in ("protocolVersion", "clientInfo", "clientCapabilities")
+    )
+    return (
+        version == ENVELOPE_VERSION
+        and _is_plain_client(info, capabilities)
+        and _is_plain_meta_only({**params, "_meta": meta})
+    )
+
+
+def _to_line(message: Mapping[str, Any]) -> str:
+    return json.dumps(message, ensure_ascii=False, separators=(",", ":"))
+
+
+class StdioTransport:
+    """The host's lines to the SDK's server, and its answers back.
+
+    A thread reads, so that the handshake is answered while the SDK is imported and a full pipe never stops the host.
+    The end of stdin is withheld from the server until the calls in flight are answered: it would cut them off.
+    """
+
+    def __init__(self, source: BinaryIO, sink: int, prelude: Prelude | None) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.handshake_done = threading.Event()
+        self._source, self._sink, self._prelude = source, sink, prelude
+        self._write_lock = threading.Lock()
+        self._lines: asyncio.Queue[tuple[bytes, bool]] = asyncio.Queue()  # a line, and whether it is answered; b"" ends
+        self._unanswered: list[str | int] = []
+        self._answered_twice: list[str | int] = []
+        self._answer_written = asyncio.Event()
+
+    def read_lines(self) -> None:
+        """Reads stdin to its end, in a thread of its own; answers what the prelude knows."""
+        for line in iter(self._source.readline, b""):
+            if line.isspace():
+                continue
+            answer = self._prelude.answer(line) if self._prelude else None
+            if answer is None:
+                self._prelude = None
+            elif answer:
+                self._write(answer)
+            self.loop.call_soon_threadsafe(self._lines.put_nowait, (line, answer is not None))
+            if answer is None or b'"tools/list"' in line:
+                self.handshake_done.set()
+        if self._prelude:
+            leave()  # everything was answered here
+        self.handshake_done.set()
+        self.loop.call_soon_threadsafe(self._lines.put_nowait, (b"", False))
+
+    async def run(self, server: Server[dict[str, Any]]) -> None:
+        """Serves until stdin has ended and every call is answered."""
+        import anyio
+        from mcp.shared.message import SessionMessage
+
+        to_server, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        write_stream, from_server = anyio.create_memory_object_stream[SessionMessage](0)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._feed, to_server)
+            tasks.start_soon(self._drain, from_server)
+            tasks.start_soon(leave_with_parent)
+            threading.Thread(target=warm_up, daemon=True).start()
+            await server.run(read_stream, write_stream, server.create_initialization_options())
+            tasks.cancel_scope.cancel()
+
+    async def _feed(self, to_server: ObjectSendStream[SessionMessage | Exception]) -> None:
+        from mcp.shared.message import SessionMessage
+        from mcp_types import jsonrpc_message_adapter
+
+        async with to_server:
+            while (item := await self._lines.get())[0]:
+                line, is_answered = item
+                try:
+                    message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+                except ValueError:
+                    if refusal := refuse_line(line):
+                        await asyncio.to_thread(self._write, refusal)
+                    continue
+                self._keep_account(message, is_answered)
+                await to_server.send(SessionMessage(message))
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._all_answered(), CALL_TIMEOUT_SECONDS + EXIT_GRACE_SECONDS)
+
+    async def _drain(self, from_server: ObjectReceiveStream[SessionMessage]) -> None:
+        from mcp_types import JSONRPCError, JSONRPCResponse
+
+        async for item in from_server:
+            message = item.message
+            answered_id = message.id if isinstance(message, (JSONRPCResponse, JSONRPCError)) else None
+            if answered_id in self._answered_twice:
+                self._answered_twice.remove(answered_id)
+                continue
+            await asyncio.to_thread(self._write, message.model_dump_json(by_alias=True, exclude_unset=True))
+            self._forget(answered_id)
+
+    def _keep_account(self, message: JSONRPCMessage, is_answered: bool) -> None:
+        """Notes what has to be answered; a call that the host cancels never is."""
+        from mcp_types import JSONRPCNotification, JSONRPCRequest
+
+        if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+            self._forget((message.params or {}).get("requestId"))
+        elif isinstance(message, JSONRPCRequest):
+            (self._answered_twice if is_answered else self._unanswered).append(message.id)
+            meta = (message.params or {}).get("_meta")
+            if isinstance(meta, dict) and not isinstance(meta.get("progressToken", ""), (str, int)):
+                del meta["progressToken"]  # the SDK would refuse the call because of it
+
+    def _forget(self, request_id: Any) -> None:
+        self._unanswered = [kept for kept in self._unanswered if str(kept) != str(request_id)]  # "7" is 7 to the SDK
+        self._answer_written.set()
+
+    async def _all_answered(self) -> None:
+        while self._unanswered:
+            self._answer_written.clear()
+            await self._answer_written.wait()
+
+    def _write(self, text: str) -> None:
+        data = memoryview(text.encode() + b"\n")
+        with self._write_lock:
+            try:
+                while data:
+                    data = data[os.write(self._sink, data) :]
+            except OSError:
+                leave()  # nobody reads any more
+
+
+def refuse_line(line: bytes) -> str:
+    """The error that answers a line which is no message; "" for what must not be answered (a notification, an answer).
+
+    It carries the line's id where one can be read, so that the host does not wait for that answer.
+    """
+    code, text = INVALID_REQUEST
+    try:
+        message = json.loads(line.decode(errors="surrogateescape"))
+        _to_line({"": message}).encode()  # fails on half a character, escaped or as stray bytes
+    except UnicodeEncodeError:
+        code, text = PARSE_ERROR
+    except (ValueError, RecursionError):
+        message = None
+        code, text = PARSE_ERROR
+    given = message if isinstance(message, dict) else {}
+    if {"result", "error"} & set(given) or ("method" in given and "id" not in given):
+        return ""
+    request_id = given.get("id") if _is_plain_id(given.get("id")) else None
+    return _to_line({"jsonrpc": "2.0", "id": request_id, "error": {"code": code, "message": text}})
+
+
+async def leave_with_parent() -> None:
+    """Ends the process when its parent is gone: a stdin that something else holds open does not end then."""
+    parent = os.getppid()
+    while os.getppid() == parent:
+        await asyncio.sleep(PARENT_CHECK_SECONDS)
+    leave()
+
+
+def warm_up() -> None:
+    """Imports what the first call needs, while nobody waits; what fails here fails again, and is told, in that call."""
+    for name in WARM_UP_MODULES:
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+
+
+def serve(settings: Settings, bad_settings: Sequence[BadSetting], *, use_prelude: bool = True) -> NoReturn:
+    """Serves stdio until stdin ends or a signal comes, and ends the process."""
+    leave_on_signals()
+    transport = StdioTransport(*take_stdio(), Prelude() if use_prelude and is_sdk_known() else None)
+    gc.disable()  # nothing of what is imported is ever garbage
+    threading.Thread(target=transport.read_lines, name="stdin", daemon=True).start()
+    transport.handshake_done.wait(HANDSHAKE_WAIT_SECONDS)
+    try:
+        server = create_server(settings=settings, bad_settings=bad_settings)
+        gc.freeze()
+        gc.enable()
+        transport.loop.run_until_complete(transport.run(server))
+    except Exception:
+        logger.exception("The server ended by an unexpected error")
+        leave(status=EXIT_FAILED)
+    leave()
+
+
+# -- Command line -----------------------------------------------------------------------------------------------
 
 
 def configure_logging(level: str) -> None:
@@ -1611,6 +2003,8 @@ ARGUMENT_BY_OPTION: Final = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line: serves stdio without arguments; returns the exit status."""
+    if not set(COMMANDS) & set(sys.argv[1:] if argv is None else argv):
+        leave_on_signals()  # first, since a host may change its mind at any time
     options = vars(build_parser().parse_args(argv))
     settings, bad_settings = load_settings(options, os.environ)
     configure_logging(settings.log_level)
@@ -1620,7 +2014,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             logger.error("%s", bad.sentence)
         if sys.stdin.isatty():
             print(SERVING_NOTE, file=sys.stderr)  # noqa: T201
-        return serve(settings, bad_settings)
+        serve(settings, bad_settings)
     if bad_settings:
         print(f"{PROGRAM_NAME}: {bad_settings[0].sentence}", file=sys.stderr)  # noqa: T201
         return EXIT_USAGE
