@@ -256,28 +256,33 @@ class PageError(WebSearchError):
 
 # -- Text -------------------------------------------------------------------------------------------------------
 
-_ANSI_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+_LINE_BREAK = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
+_ANSI_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[@-Z\\^-_])")
 # What no reader sees but a model would read: controls, zero-width, bidi, fillers, variation selectors, Unicode tags,
 # private use, noncharacters and lone surrogates.
 _INVISIBLE = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
-    "\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff\ue000-\uf8ff\ud800-\udfff"
-    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff\U000f0000-\U0010ffff]"
+    "[\x00-\x08\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\u3164\ufdd0-\ufdef\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff\ue000-\uf8ff\ud800-\udfff"
+    "\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff\U000f0000-\U0010ffff"
+    + "".join(f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0x10000, 0xF0000, 0x10000))
+    + "]"
 )
 _CJK = (
     "\u1100-\u11ff\u3040-\u30ff\u3130-\u318f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff"
     "\uf900-\ufaff\uff66-\uff9f\U00020000-\U000323af"
 )
-# A word: one Chinese, Japanese or Korean character, or a run of anything else that holds a letter or a digit.
-_WORD = re.compile(rf"[{_CJK}]|[^\s{_CJK}]*?[^\W_{_CJK}][^\s{_CJK}]*")
-_FENCE_LINE = re.compile(r"^(`{3,})", re.MULTILINE)
+# A word: one Chinese, Japanese or Korean character, or a letter or digit and what follows up to a blank or such a one.
+_WORD = re.compile(rf"[{_CJK}]|[^\W_{_CJK}][^\s{_CJK}]*")
+_WORD_TAIL = re.compile(rf"(?<=[\s{_CJK}])[^\s{_CJK}]+\Z")
+_MAX_WORD_CHARACTERS = 100  # how far back a cut looks for the border of a word; longer ones are cut inside
+_FENCE = re.compile("`{3,}|~{3,}")
+_FENCE_LINE = re.compile(r"^ {0,3}(`{3,}(?=[^`\n]*$)|~{3,})(.*)$", re.MULTILINE)
 ELLIPSIS: Final = "…"
 
 
 def clean_text(text: str) -> str:
     """`text` without what a reader cannot see; line breaks and tabs stay, other line separators become line breaks."""
-    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\u2028", "\n").replace("\u2029", "\n")
-    return _INVISIBLE.sub("", _ANSI_ESCAPE.sub("", text).replace("\x85", "\n"))
+    return _INVISIBLE.sub("", _ANSI_ESCAPE.sub("", _LINE_BREAK.sub("\n", text)))
 
 
 def clean_line(text: str) -> str:
@@ -297,34 +302,37 @@ def truncate_words(text: str, limit: int) -> str:
     """
     end = len(text)
     for position, match in enumerate(_WORD.finditer(text), start=1):
-        if position == limit:
-            end = match.end()
-        elif position > limit:
-            return truncate_bytes(_mark_cut(text[:end]), limit * MAX_BYTES_PER_WORD)
+        if position > limit:
+            text = _mark_cut(text[:end])
+            break
+        end = match.end()
     return truncate_bytes(text, limit * MAX_BYTES_PER_WORD)
 
 
 def truncate_bytes(text: str, max_bytes: int) -> str:
     """`text` in at most `max_bytes` bytes of UTF-8, cut at a word where one ends in reach and marked `…` when cut."""
-    if len(text.encode()) <= max_bytes:
+    raw = text.encode()
+    if len(raw) <= max_bytes:
         return text
-    spare_bytes = len(f"\n{'`' * 8}\n{ELLIPSIS}".encode())  # room for the longest mark: a closing fence
-    head = text.encode()[: max(0, max_bytes - spare_bytes)].decode(errors="ignore")
-    blank = max(head.rfind(" "), head.rfind("\n"))
-    return _mark_cut(head[:blank] if blank > len(head) // 2 else head)
+    head = raw[: max(0, max_bytes)].decode(errors="ignore")
+    longest_fence = max(_FENCE.findall(head), key=len, default="")
+    mark_bytes = len(f"\n{longest_fence}\n{ELLIPSIS}".encode())
+    head = raw[: max(0, max_bytes - mark_bytes)].decode(errors="ignore")
+    tail = _WORD_TAIL.search(head, max(0, len(head) - _MAX_WORD_CHARACTERS))
+    return _mark_cut(head[: tail.start()] if tail else head)
 
 
 def _mark_cut(head: str) -> str:
     """The mark of a cut behind `head`, with nothing glued to it and no fence left open."""
     head = head.rstrip()
-    open_fence = ""
-    for match in _FENCE_LINE.finditer(head):
-        if not open_fence:
-            open_fence = match[1]
-        elif len(match[1]) >= len(open_fence):
-            open_fence = ""
-    if open_fence:
-        return f"{head}\n{open_fence}\n{ELLIPSIS}"
+    fence = ""
+    for mark, rest in _FENCE_LINE.findall(head):
+        if not fence:
+            fence = mark
+        elif mark.startswith(fence) and not rest.strip():
+            fence = ""
+    if fence:
+        return f"{head}\n{fence}\n{ELLIPSIS}"
     return f"{head} {ELLIPSIS}" if head else ""
 
 
