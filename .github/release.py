@@ -1,10 +1,10 @@
 """What a release needs besides the tests and the build; each step is a command that also runs on a developer's machine.
 
-    python .github/release.py check-tag v0.1.0        the tag, the module and the changelog name one version
-    python .github/release.py mcpb BINARY OUT.mcpb    the bundle that desktop hosts install by a click
-    python .github/release.py server-json DIR         the registry's server.json, for the bundles in DIR
-    python .github/release.py checksums DIR           SHA256SUMS of the files in DIR
-    python .github/release.py notes                   the changelog's section of this version
+python .github/release.py check-tag v0.1.0        the tag, the module and the changelog name one version
+python .github/release.py mcpb BINARY OUT.mcpb    the bundle that desktop hosts install by a click
+python .github/release.py server-json DIR         the registry's server.json, for the bundles in DIR
+python .github/release.py checksums DIR           SHA256SUMS of the files in DIR
+python .github/release.py notes                   the changelog's section of this version
 """
 
 from __future__ import annotations
