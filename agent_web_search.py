@@ -15,24 +15,30 @@ from __future__ import annotations
 import asyncio
 import codecs
 import contextlib
+import faulthandler
+import functools
 import gc
 import importlib
 import importlib.util
+import inspect
 import itertools
 import json
 import logging
+import math
 import os
 import re
 import signal
 import sys
+import tempfile
 import threading
 import time
 import unicodedata
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypedDict, TypeVar, cast, get_args
-from urllib.parse import urldefrag, urlsplit
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypedDict, TypeVar, cast, get_args
+from urllib.parse import unquote, urldefrag, urlsplit
 
 if TYPE_CHECKING:
     import argparse
@@ -66,6 +72,8 @@ __all__ = [
 logger = logging.getLogger("agent_web_search")
 
 T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
 
 # -- Contract ---------------------------------------------------------------------------------------------------
 
@@ -182,6 +190,7 @@ EXTRACT_COUNT: Final = 3
 ENGINE_TIMEOUT_SECONDS: Final = 6.0
 SEARCH_TIMEOUT_SECONDS: Final = 12.0
 CALL_TIMEOUT_SECONDS: Final = 20.0  # one host gives every call up at 30 s
+FREEZE_SECONDS: Final = 30.0  # longer than any call: a loop that has not run for so long never will
 PAGE_TIMEOUT_SECONDS: Final = 8.0
 EXTRACT_TIMEOUT_SECONDS: Final = 1.0
 MAX_PAGE_BYTES: Final = 4 * 1024 * 1024
@@ -806,7 +815,133 @@ async def call_in_thread(function: Callable[..., T], *arguments: Any) -> T:
     return await future
 
 
+class FreezeWatchdog:
+    """Ends the process when the event loop stands still for `FREEZE_SECONDS` while a call runs.
+
+    Native code that never gives the interpreter's lock back stops every thread and every clock of Python; the fault
+    handler's own thread needs no lock. It tells the stacks on stderr and exits with status 1: a host notices a server
+    that ended, but not one that hangs. Nothing is watched between calls, so that a server whose host was stopped for a
+    while (Ctrl-Z) is found alive.
+    """
+
+    def __init__(self) -> None:
+        self._call_count = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    @contextlib.contextmanager
+    def watch(self) -> Iterator[None]:
+        """Around a call, on the event loop; calls may overlap."""
+        self._call_count += 1
+        if self._timer is None:
+            self._rearm(asyncio.get_running_loop())
+        try:
+            yield
+        finally:
+            self._call_count -= 1
+            if not self._call_count and self._timer:
+                self._timer.cancel()
+                self._timer = None
+                faulthandler.cancel_dump_traceback_later()
+
+    def _rearm(self, loop: asyncio.AbstractEventLoop) -> None:
+        stderr_descriptor = 2  # by number: `sys.stderr` may be closed or replaced
+        faulthandler.dump_traceback_later(FREEZE_SECONDS, exit=True, file=stderr_descriptor)
+        self._timer = loop.call_later(1.0, self._rearm, loop)
+
+
+class Memory(Generic[K, V]):
+    """Values kept for a while, bounded in entries and bytes; callers that ask for the same at once share one run.
+
+    A failure is told to all who wait for it and not kept.
+    """
+
+    def __init__(self, max_entries: int, max_bytes: int, size_bytes: Callable[[V], int]) -> None:
+        self._max_entries, self._max_bytes, self._size_bytes = max_entries, max_bytes, size_bytes
+        self._kept: dict[K, tuple[V, float]] = {}  # with the end of its time; the longest unused first
+        self._runs: dict[K, asyncio.Task[V]] = {}
+        self._waiting_count = Counter[asyncio.Task[V]]()
+
+    async def get(self, key: K, make: Callable[[], Coroutine[Any, Any, V]], keep_seconds: float) -> tuple[V, bool]:
+        """The value for `key`, and whether it was kept; if it was not, `make` makes it, once for all who wait.
+
+        A cancelled caller leaves the run to the others; the last one to leave ends it.
+        """
+        now = asyncio.get_running_loop().time
+        if key in self._kept:
+            value, ends_at = self._kept.pop(key)
+            if now() < ends_at:
+                self._kept[key] = value, ends_at
+                return value, True
+        if key not in self._runs:
+            self._runs[key] = asyncio.create_task(make())
+        run = self._runs[key]
+        self._waiting_count[run] += 1
+        try:
+            value = await asyncio.shield(run)
+            self._keep(key, value, now() + keep_seconds)
+            return value, False
+        finally:
+            self._waiting_count[run] -= 1
+            if not self._waiting_count[run]:
+                del self._waiting_count[run]
+                run.cancel()
+                if self._runs.get(key) is run:
+                    del self._runs[key]
+
+    def _keep(self, key: K, value: V, ends_at: float) -> None:
+        self._kept.pop(key, None)
+        self._kept[key] = value, ends_at
+        while len(self._kept) > self._max_entries or self._kept_bytes() > self._max_bytes:
+            del self._kept[next(iter(self._kept))]
+
+    def _kept_bytes(self) -> int:
+        return sum(self._size_bytes(value) for value, _ in self._kept.values())
+
+
 # -- Search -----------------------------------------------------------------------------------------------------
+
+HEDGE_SECONDS: Final = 1.5  # a healthy engine answers within a second; a person notices no more than this
+PACE_SEARCHES: Final = 7  # engines block an address after 8 requests in 10 s: one less, and half a second more,
+PACE_SECONDS: Final = 10.5  # since requests may arrive closer together than they left
+LEAST_ENGINE_SECONDS: Final = 1.0  # an engine whose turn comes later before the end is not worth the wait
+FIRST_REST_SECONDS: Final = 60.0
+MAX_REST_SECONDS: Final = 15 * 60.0
+MAX_RETRY_AFTER_SECONDS: Final = 60 * 60.0  # what an engine asks for is honoured up to here; more is a mistake
+MAX_ENGINE_THREADS: Final = 64  # twenty searches at once with three engines each; stuck threads end the growth here
+MEMORY_ENTRIES: Final = 256
+MEMORY_BYTES: Final = 4 * 1024 * 1024
+KEEP_SECONDS_BY_TIMELIMIT: Final = {"d": 120.0, "w": 600.0, "m": 900.0, "y": 900.0, None: 900.0}
+
+PAGE_STATUSES: Final = (200, 202)  # DuckDuckGo sends 202 with a challenge, and with an empty result
+REFUSAL_STATUSES: Final = (403, 429)
+_CHALLENGE = re.compile(r"(?i)anomaly-modal|challenge-form|g-recaptcha|h-captcha|cf-chl")
+_UNSEEN_ELEMENT = re.compile(r"(?is)<(script|style)\b.*?</\1\s*>")
+_AD_URL = re.compile(r"(?i)https?://(duckduckgo\.com/y\.js|www\.bing\.com/aclick|www\.google\.com/aclk)")
+_DUCKDUCKGO_REDIRECT = re.compile(r"(?i)(?:https?:)?//(?:\w+\.)?duckduckgo\.com/l/\?(?:[^#]*&)?uddg=([^&#]+)")
+_TRACKING_PARAMETER = re.compile(r"(?i)(utm_\w+|fbclid|gclid|dclid|msclkid|yclid|mc_[ce]id|igshid|srsltid)(=|$)")
+
+
+@dataclass(frozen=True)
+class EngineTraits:
+    """What is known of an engine of ddgs 9.16: its host, what its `build_payload` honours, how its page says none."""
+
+    title: str
+    host: str
+    no_match: str  # what its page says when nothing matches
+    honours_recency: bool = True
+    regions: tuple[str, ...] = ()  # () for every region
+    requests_per_search: int = 1
+
+
+TRAITS_BY_ENGINE: Final = {
+    "duckduckgo": EngineTraits("DuckDuckGo", "html.duckduckgo.com", r"class=[\"'][^\"']*\bno-results\b"),
+    "brave": EngineTraits(
+        "Brave", "search.brave.com", r"\bnoresults\b|not many great matches|no results (were )?found"
+    ),
+    "mojeek": EngineTraits("Mojeek", "www.mojeek.com", r"no pages found matching", honours_recency=False),
+    "startpage": EngineTraits("Startpage", "www.startpage.com", r"there are no results", requests_per_search=2),
+    "yahoo": EngineTraits("Yahoo", "search.yahoo.com", r"we did not find results", regions=("us-en",)),
+}
 
 
 @dataclass(frozen=True)
@@ -834,26 +969,448 @@ class SearchBackend(Protocol):
     async def __call__(self, query: EngineQuery) -> SearchOutcome: ...
 
 
+class EngineBackend(Protocol):
+    """Asks one engine, by its name in ddgs; its SearchError is a clause about that engine, not yet a sentence."""
+
+    async def __call__(self, engine: str, query: EngineQuery) -> list[SearchHit]: ...
+
+
 def parse_hits(rows: Iterable[tuple[str, str, str]]) -> list[SearchHit]:
-    """Rows of (title, URL, snippet) as hits; rows that lead nowhere (no http address, no title) are left out."""
+    """Rows of (title, URL, snippet) as hits, a page once; advertisements and rows that lead nowhere are left out.
+
+    The URL is the engine's own; of DuckDuckGo's redirects it is the one inside.
+    """
     hits = []
     for title, url, snippet in rows:
+        redirect = _DUCKDUCKGO_REDIRECT.match(url)
         hit = SearchHit(
-            clean_line(title)[:MAX_TITLE_CHARACTERS], clean_line(url), clean_line(snippet)[:MAX_SNIPPET_CHARACTERS]
+            clean_line(title)[:MAX_TITLE_CHARACTERS],
+            clean_line(unquote(redirect[1]) if redirect else url),
+            clean_line(snippet)[:MAX_SNIPPET_CHARACTERS],
         )
-        if hit.title and len(hit.url) <= MAX_URL_CHARACTERS and re.match(r"(?i)https?://[^/]", hit.url):
+        leads_somewhere = len(hit.url) <= MAX_URL_CHARACTERS and re.match(r"(?i)https?://[^/]", hit.url)
+        if hit.title and leads_somewhere and not _AD_URL.match(hit.url):
             hits.append(hit)
-    return hits
+    return merge_hits([hits])
+
+
+def merge_hits(answers: Sequence[Sequence[SearchHit]]) -> list[SearchHit]:
+    """The hits of one or several engines, each page once: by rank, then in the order of the engines."""
+    hits: dict[str, SearchHit] = {}
+    for hit in itertools.chain.from_iterable(itertools.zip_longest(*answers)):
+        if hit:
+            hits.setdefault(normalize_url(hit.url), hit)
+    return list(hits.values())
+
+
+def normalize_url(url: str) -> str:
+    """What addresses of the same page have in common; to compare, never to show.
+
+    >>> normalize_url("http://www.Example.com:80/a/?b=2&a=1&utm_source=x#top")
+    'example.com/a?a=1&b=2'
+    """
+    try:
+        parts = urlsplit(url)
+        port = "" if parts.port in (None, 80, 443) else f":{parts.port}"
+    except ValueError:  # brackets or a port that make no address
+        return url
+    host = ascii_host(parts.hostname or "").removeprefix("www.")
+    parameters = sorted(item for item in parts.query.split("&") if item and not _TRACKING_PARAMETER.match(item))
+    return f"{host}{port}{parts.path.rstrip('/')}?{'&'.join(parameters)}"
+
+
+# One engine: ddgs tells every failure as "No results found.", so the outcome is read from the engine's response.
+
+
+@dataclass
+class EngineRow:
+    """What ddgs fills in for a row, in place of its own type, which percent-decodes URLs and cuts `<T>` from titles."""
+
+    title: str = ""
+    href: str = ""
+    body: str = ""
+
+
+@dataclass(frozen=True)
+class EngineResponse:
+    """An engine's HTTP response and the rows that ddgs found in it."""
+
+    status: int
+    body: str
+    retry_after: str = ""
+    rows: tuple[tuple[str, str, str], ...] = ()
+
+
+def read_response(engine: str, response: EngineResponse) -> list[SearchHit]:
+    """The hits of a response, [] when nothing matches; raises SearchError for everything else."""
+    traits = TRAITS_BY_ENGINE[engine]
+    reason = f"HTTP {response.status}"
+    retry_after_seconds = parse_retry_after(response.retry_after, time.time())
+    if response.status in PAGE_STATUSES:
+        if hits := parse_hits(response.rows):
+            return hits
+        body = _UNSEEN_ELEMENT.sub("", response.body)
+        if re.search(traits.no_match, body, re.IGNORECASE):
+            return []
+        if response.status == 200 and not _CHALLENGE.search(body):
+            raise SearchError("engine error", f"{traits.title} sent a page that holds neither results nor word of none")
+        reason = "it wants proof that a person is searching"
+    elif response.status not in REFUSAL_STATUSES:
+        message = f"{traits.title} answered {reason}"
+        raise SearchError("engine error", message, retry_after_seconds=retry_after_seconds)
+    message = f"{traits.title} refuses to search for now ({reason})"
+    raise SearchError("rate limited", message, retry_after_seconds=retry_after_seconds)
+
+
+def parse_retry_after(text: str, now_unix_seconds: float) -> float | None:
+    """The seconds that a `Retry-After` header asks for, given as a number or a date; None without a readable one."""
+    from email.utils import parsedate_to_datetime
+
+    try:
+        seconds = (
+            float(text) if text.strip().isdecimal() else parsedate_to_datetime(text).timestamp() - now_unix_seconds
+        )
+    except (TypeError, ValueError):
+        return None
+    return min(max(seconds, 1.0), MAX_RETRY_AFTER_SECONDS)
+
+
+# What primp says of a request that failed: its classes are coarse, so its text decides, and the first match. {peer} is
+# whom it connects to, the proxy when there is one; {0} is the first group.
+PRIMP_FAILURES: Final[tuple[tuple[str, Outcome, str], ...]] = (
+    (r"TimeoutError|timed out", "timed out", "{title} did not answer in time"),
+    (
+        r"peer certificate: .*UnknownIssuer",
+        "certificate refused",
+        "the certificate of {host} is signed by an unknown authority; give its CA with --ca-file",
+    ),
+    (r"peer certificate: .*not valid for name", "certificate refused", "the certificate of {host} is for another name"),
+    (r"peer certificate: .*expired", "certificate refused", "the certificate of {host} has expired"),
+    (r"peer certificate", "certificate refused", "the certificate of {host} cannot be verified"),
+    (r"CONNECT failed: HTTP/\S+ 407", "unreachable", "{peer} asks for a user name and a password"),
+    (r"CONNECT failed: HTTP/\S+ (\d{3})", "unreachable", "{peer} cannot reach {host} (HTTP {0})"),
+    (r"CONNECT failed", "unreachable", "{peer} does not answer as a proxy does"),
+    (r"BuilderError", "unreachable", "{peer} has an address that cannot be used"),
+    (r"resolving for socks proxy", "unreachable", "the name {host} does not resolve"),
+    (r"DNSError", "unreachable", "the name of {peer} does not resolve"),
+    (r"os error (?:111|61|10061)\b", "unreachable", "{peer} refused the connection"),
+    (r"ConnectError|RequestError", "unreachable", "the connection to {host} broke off"),
+    (r"DecodeError|BodyError|RedirectError|PrimpError", "engine error", "{title} sent an answer that cannot be read"),
+)
+
+
+def changed_ddgs(engine: str) -> SearchError:
+    """The error for a ddgs that works differently from the one this program was written for."""
+    from importlib.metadata import version
+
+    return SearchError("engine error", f"the engine {engine} of ddgs {version('ddgs')} is not as it was in ddgs 9.16")
+
+
+def explain_failure(engine: str, failure: BaseException, proxy: str = "") -> SearchError:
+    """A failed request in words for the model. ddgs wraps some of primp's exceptions, so the cause counts too."""
+    traits = TRAITS_BY_ENGINE[engine]
+    peer = f"the proxy at {address_of(proxy)}" if proxy else traits.host
+    text = " < ".join(f"{type(ex).__name__}: {ex}" for ex in (failure, failure.__cause__))
+    for pattern, outcome, template in PRIMP_FAILURES:
+        if match := re.search(pattern, text):
+            clause = template.format(*match.groups(), title=traits.title, host=traits.host, peer=peer)
+            return SearchError(outcome, clause)
+    return changed_ddgs(engine)
+
+
+def address_of(proxy: str) -> str:
+    """Host and port of a proxy, which may be shown, unlike its user name and password."""
+    return re.sub(r"^(\w+:)?(//)?(.*@)?|[/?#].*$", "", proxy)
+
+
+def observing_engine(engine: str) -> Any:
+    """ddgs's class for `engine`, made to keep the HTTP response and to hand rows on as they are.
+
+    It checks what it relies on; raises a SearchError that names the version of ddgs when that changed.
+    """
+    try:
+        from ddgs.engines import ENGINES as ENGINES_BY_CATEGORY
+
+        base: Any = ENGINES_BY_CATEGORY["text"][engine]
+        inspect.signature(base).bind(proxy=None, timeout=ENGINE_TIMEOUT_SECONDS, verify=True)
+        inspect.signature(base.search).bind(None, "query", region="us-en", timelimit="d")
+        if not isinstance(base.result_type, property) or set(base.elements_xpath) != set(vars(EngineRow())):
+            raise TypeError("rows are filled in differently")
+    except (ImportError, LookupError, AttributeError, TypeError) as ex:
+        raise changed_ddgs(engine) from ex
+
+    class ObservingEngine(base):  # type: ignore[misc]
+        response: EngineResponse | None = None
+
+        def request(self, *args: Any, **kwargs: Any) -> str | None:
+            response = self.http_client.client.request(*args, **kwargs)
+            retry_after = response.headers.get("retry-after", "")
+            self.response = EngineResponse(response.status_code, response.text, retry_after)  # the text is read here
+            return self.response.body if self.response.status in PAGE_STATUSES else None
+
+        @property
+        def result_type(self) -> type[EngineRow]:
+            return EngineRow
+
+    return ObservingEngine
+
+
+def ask_ddgs(engine: str, query: EngineQuery, settings: Settings, load_pem: Callable[[], bytes]) -> list[SearchHit]:
+    """Asks one engine through ddgs, as `EngineBackend` says; blocks until it answered.
+
+    primp trusts the system's store by itself, but lets `SSL_CERT_FILE` take its place: then it is given all there is.
+    """
+    proxy = os.environ.get("DDGS_PROXY") or proxy_for(f"https://{TRAITS_BY_ENGINE[engine].host}/", settings)
+    engine_class = observing_engine(engine)
+    observer = None
+    rows: list[EngineRow] = []
+    try:
+        observer = engine_class(proxy=proxy or None, timeout=ENGINE_TIMEOUT_SECONDS, verify=settings.ca_file or True)
+        rows = observer.search(query.text, region=query.region, timelimit=query.timelimit) or []
+    except (AttributeError, TypeError) as ex:
+        raise changed_ddgs(engine) from ex
+    except Exception as ex:
+        if observer is None or observer.response is None:
+            raise explain_failure(engine, ex, proxy) from ex
+        logger.info("The page of %s could not be parsed", engine, exc_info=True)  # its status and text say what it is
+    if observer.response is None:
+        raise changed_ddgs(engine)
+    return read_response(
+        engine, replace(observer.response, rows=tuple((row.title, row.href, row.body) for row in rows))
+    )
+
+
+@contextlib.contextmanager
+def ca_path(pem: bytes) -> Iterator[str]:
+    """The path of a file that holds `pem`, since primp takes certificates in no other way; it is gone afterwards."""
+    if sys.platform == "linux":  # in memory: a read-only system may have no place for a file
+        with open(os.memfd_create("ca"), "wb") as file:
+            file.write(pem)
+            file.flush()
+            yield f"/proc/self/fd/{file.fileno()}"
+        return
+    with tempfile.NamedTemporaryFile(suffix=".pem", delete=False) as named_file:
+        named_file.write(pem)
+    try:
+        yield named_file.name
+    finally:
+        os.unlink(named_file.name)
+
+
+def ddgs_backend(settings: Settings) -> EngineBackend:
+    """The real EngineBackend: each request in a thread of its own, which is left behind when it is late."""
+    load_pem = functools.cache(functools.partial(ca_pem, settings))  # some hundred certificates: read once
+
+    async def ask(engine: str, query: EngineQuery) -> list[SearchHit]:
+        if sum(thread.name == ask_ddgs.__name__ for thread in threading.enumerate()) >= MAX_ENGINE_THREADS:
+            raise SearchError("timed out", f"{MAX_ENGINE_THREADS} earlier requests have not returned yet")
+        return await call_in_thread(ask_ddgs, engine, query, settings, load_pem)
+
+    return ask
+
+
+# Several engines: which may be asked, in which order, and whose answer counts.
+
+
+class Engine:
+    """One engine with its manners: its searches are spread over time, and it rests after it refused one."""
+
+    def __init__(self, name: str, ask: EngineBackend) -> None:
+        self.name, self._ask = name, ask
+        self._turns: list[float] = []  # when it was asked last or will be, on the loop's clock
+        self._rest_began_at = self._rest_ends_at = float("-inf")
+        self._rest_seconds = 0.0
+
+    def rest_left_seconds(self) -> float:
+        """How long it rests still, 0 when it does not."""
+        return max(0.0, self._rest_ends_at - asyncio.get_running_loop().time())
+
+    def wait_seconds(self) -> float:
+        """How long the next search has to wait for its turn."""
+        turns_kept = PACE_SEARCHES // TRAITS_BY_ENGINE[self.name].requests_per_search
+        self._turns = self._turns[-turns_kept:]
+        is_free = len(self._turns) < turns_kept
+        return 0.0 if is_free else max(0.0, self._turns[0] + PACE_SECONDS - asyncio.get_running_loop().time())
+
+    def start(self, query: EngineQuery) -> asyncio.Task[list[SearchHit]]:
+        """Takes the next turn: a task that waits for it and asks; its failure is a SearchError."""
+        wait_seconds = self.wait_seconds()
+        self._turns.append(asyncio.get_running_loop().time() + wait_seconds)
+        return asyncio.create_task(self._ask_after(wait_seconds, query))
+
+    async def _ask_after(self, wait_seconds: float, query: EngineQuery) -> list[SearchHit]:
+        await asyncio.sleep(wait_seconds)
+        if self.rest_left_seconds():
+            raise self.refusal()
+        asked_at = asyncio.get_running_loop().time()
+        try:
+            hits = await asyncio.wait_for(self._ask(self.name, query), ENGINE_TIMEOUT_SECONDS)
+        except asyncio.TimeoutError:
+            raise explain_failure(self.name, TimeoutError()) from None
+        except SearchError as error:
+            if error.outcome == "rate limited" or error.retry_after_seconds:
+                self._rest(asked_at, error.retry_after_seconds)
+                error.retry_after_seconds = self.rest_left_seconds()
+            raise
+        if asked_at >= self._rest_began_at:
+            self._rest_seconds = 0.0
+        return hits
+
+    def _rest(self, asked_at: float, retry_after_seconds: float | None) -> None:
+        if asked_at < self._rest_began_at:  # one of several that were under way: the same refusal
+            return
+        self._rest_seconds = min(max(FIRST_REST_SECONDS, self._rest_seconds * 2), MAX_REST_SECONDS)
+        self._rest_began_at = asyncio.get_running_loop().time()
+        self._rest_ends_at = self._rest_began_at + (retry_after_seconds or self._rest_seconds)
+
+    def refusal(self) -> SearchError:
+        """Why it is not asked now."""
+        title = TRAITS_BY_ENGINE[self.name].title
+        if rest_seconds := self.rest_left_seconds():
+            text = f"{title} refused an earlier search and is left alone"
+            return SearchError("rate limited", text, retry_after_seconds=rest_seconds)
+        text = f"{title} was just asked as often as it takes"
+        return SearchError("rate limited", text, retry_after_seconds=self.wait_seconds())
+
+
+def engines_for(query: EngineQuery, settings: Settings) -> list[str]:
+    """The engines for a query, DuckDuckGo first; one that ignores a filter of it only when every one does."""
+
+    def honours(traits: EngineTraits) -> bool:
+        is_region_honoured = not traits.regions or query.region in traits.regions
+        return is_region_honoured and (traits.honours_recency or not query.timelimit)
+
+    engines = sorted(settings.engines, key=lambda engine: engine != "duckduckgo")
+    return [engine for engine in engines if honours(TRAITS_BY_ENGINE[engine])] or engines
+
+
+class EngineRace:
+    """One search: engines asked in order, side by side when one is slow; the first answer with results wins."""
+
+    def __init__(self, query: EngineQuery, engines: Sequence[Engine]) -> None:
+        self._query, self._first, self._left = query, engines[0], list(engines)
+        self._now = asyncio.get_running_loop().time
+        self._ends_at = self._now() + SEARCH_TIMEOUT_SECONDS
+        self._running: dict[asyncio.Task[list[SearchHit]], Engine] = {}
+        self._started_at: dict[Engine, float] = {}
+        self._ended: dict[Engine, tuple[Outcome, float]] = {}
+        self._failures: dict[Engine, SearchError] = {}
+
+    async def run(self) -> SearchOutcome:
+        """Starts an engine, and the next whenever one failed or is slow, until one answers or the clock ends it.
+
+        Nothing found is the answer when the first engine says so, or a stand-in and no other has results. Raises a
+        SearchError that speaks of all engines when none answered.
+        """
+        try:
+            while self._now() < self._ends_at:
+                hedge_at = self._start_next()
+                if not self._running:
+                    break
+                timeout = min(hedge_at, self._ends_at) - self._now()
+                done, _ = await asyncio.wait(self._running, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+                answers = self._take_in(done)
+                if any(answers.values()) or self._first in answers:
+                    return self._outcome(answers)
+            return self._give_up()
+        finally:
+            for task in self._running:
+                task.cancel()
+
+    def _start_next(self) -> float:
+        """Starts the first engine left that may be asked now; if none runs, the one that may be asked soonest.
+
+        Returns when the one after it is due.
+        """
+        awake = [engine for engine in self._left if not engine.rest_left_seconds()]
+        engine = min(awake, key=Engine.wait_seconds, default=None)
+        patience_seconds = 0.0 if self._running else self._ends_at - self._now() - LEAST_ENGINE_SECONDS
+        if engine is None or engine.wait_seconds() > patience_seconds:
+            return float("inf")
+        starts_at = self._now() + engine.wait_seconds()
+        self._left.remove(engine)
+        self._started_at[engine] = starts_at
+        self._running[engine.start(self._query)] = engine
+        return starts_at + HEDGE_SECONDS
+
+    def _take_in(self, done: set[asyncio.Task[list[SearchHit]]]) -> dict[Engine, list[SearchHit]]:
+        """The answers among the tasks that ended; failures are noted."""
+        answers = {}
+        for task in [task for task in self._running if task in done]:
+            engine = self._running.pop(task)
+            try:
+                answers[engine] = task.result()
+                outcome: Outcome = "ok" if answers[engine] else "no match"
+            except SearchError as error:
+                self._failures[engine], outcome = error, error.outcome
+            self._ended[engine] = outcome, self._now()
+        return answers
+
+    def _outcome(self, answers: Mapping[Engine, list[SearchHit]]) -> SearchOutcome:
+        names = "+".join(engine.name for engine, hits in answers.items() if hits) or self._first.name
+        return SearchOutcome(tuple(merge_hits(list(answers.values()))), names, self._attempts())
+
+    def _give_up(self) -> SearchOutcome:
+        for engine, (outcome, _) in self._ended.items():
+            if outcome == "no match":
+                return SearchOutcome((), engine.name, self._attempts())
+        late = {engine: explain_failure(engine.name, TimeoutError()) for engine in self._running.values()}
+        unasked = {engine: engine.refusal() for engine in self._left}
+        failures = {**self._failures, **late, **unasked}
+        raise combine_failures({engine.name: failure for engine, failure in failures.items()}, self._attempts())
+
+    def _attempts(self) -> tuple[Attempt, ...]:
+        """Each engine asked, in order; one that was not waited for any longer timed out."""
+        unended: tuple[Outcome, float] = "timed out", self._now()
+        rows = ((engine, at, *self._ended.get(engine, unended)) for engine, at in self._started_at.items())
+        return tuple(Attempt(engine.name, outcome, round((end - at) * 1000)) for engine, at, outcome, end in rows)
+
+
+# A search that failed has the first of these outcomes that one of its engines had; what a retry can do about it.
+RETRY_ADVICE: Final[dict[Outcome, tuple[str, float | None]]] = {
+    "certificate refused": ("A retry cannot help before that is put right.", None),
+    "rate limited": ("A retry can help in {seconds} seconds, not before.", FIRST_REST_SECONDS),
+    "unreachable": ("A retry cannot help before the connection works again.", None),
+    "timed out": ("A retry may help in {seconds} seconds.", 10.0),
+    "engine error": ("A retry may help in {seconds} seconds.", 30.0),
+}
+
+
+def combine_failures(failures: Mapping[str, SearchError], attempts: tuple[Attempt, ...] = ()) -> SearchError:
+    """What the model is told when no engine answered: each kind of failure once, and what a retry can do."""
+    by_outcome: dict[Outcome, list[str]] = {}
+    for engine, failure in failures.items():
+        by_outcome.setdefault(failure.outcome, []).append(engine)
+    clauses = []
+    for outcome, (engine, *others) in by_outcome.items():
+        titles = ", ".join(TRAITS_BY_ENGINE[other].title for other in others)
+        clauses.append(f"{failures[engine]}" + (f" (also {outcome}: {titles})" if others else ""))
+    outcome = next(outcome for outcome in RETRY_ADVICE if outcome in by_outcome)
+    advice, default_seconds = RETRY_ADVICE[outcome]
+    told_seconds = [failures[engine].retry_after_seconds for engine in by_outcome[outcome]]
+    seconds = min((told for told in told_seconds if told is not None), default=default_seconds)
+    text = f"Search failed: {'; '.join(clauses)}. {advice.format(seconds=math.ceil(seconds or 0))}"
+    return SearchError(outcome, text, retry_after_seconds=seconds, attempts=attempts)
 
 
 class EngineSearch:
-    """The real SearchBackend: DuckDuckGo through ddgs."""
+    """The real SearchBackend: DuckDuckGo through ddgs, ddgs's other engines where it fails, and a memory of answers."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, ask: EngineBackend | None = None) -> None:
+        ask = ask or ddgs_backend(settings)
         self._settings = settings
+        self._engines = {name: Engine(name, ask) for name in settings.engines}
+        self._memory: Memory[EngineQuery, SearchOutcome] = Memory(MEMORY_ENTRIES, MEMORY_BYTES, _hit_bytes)
 
     async def __call__(self, query: EngineQuery) -> SearchOutcome:
-        raise NotImplementedError  # replaced below
+        engines = [self._engines[name] for name in engines_for(query, self._settings)]
+        race = EngineRace(query, engines)
+        outcome, is_kept = await self._memory.get(query, race.run, KEEP_SECONDS_BY_TIMELIMIT[query.timelimit])
+        return replace(outcome, attempts=(), is_cached=True) if is_kept else outcome
+
+
+def _hit_bytes(outcome: SearchOutcome) -> int:
+    return sum(len(text.encode()) for hit in outcome.hits for text in (hit.title, hit.url, hit.snippet))
 
 
 # -- Fetch ------------------------------------------------------------------------------------------------------
