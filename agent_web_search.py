@@ -38,7 +38,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, 
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypedDict, TypeVar, cast, get_args
-from urllib.parse import unquote, urldefrag, urlsplit
+from urllib.parse import SplitResult, unquote, urldefrag, urlsplit
 
 if TYPE_CHECKING:
     import argparse
@@ -118,6 +118,7 @@ LANGUAGES_BY_LOCATION: Final[dict[Location, str]] = {
 }
 
 MAX_QUERY_CHARACTERS: Final = 500
+MAX_FILTER_CHARACTERS: Final = 1_000  # engines take no longer queries
 
 # Plain strings and enums only: several hosts refuse bounds, formats, `anyOf` and `additionalProperties`, and one drops
 # `default`, so each default stands in its description too.
@@ -221,6 +222,12 @@ class WebSearchError(Exception):
 class ArgumentError(WebSearchError):
     """Names the parameter, the value given and the values accepted."""
 
+    def __init__(self, parameter: str, given: str, accepted: str) -> None:
+        super().__init__(f"Bad argument {parameter}: got {given}; accepted: {accepted}.")
+        self.parameter = parameter
+        self.given = given
+        self.accepted = accepted
+
 
 class SettingError(WebSearchError):
     """Names the setting, the value given and the values accepted."""
@@ -287,6 +294,7 @@ _MAX_WORD_CHARACTERS = 100  # how far back a cut looks for the border of a word;
 _FENCE = re.compile("`{3,}|~{3,}")
 _FENCE_LINE = re.compile(r"^ {0,3}(`{3,}(?=[^`\n]*$)|~{3,})(.*)$", re.MULTILINE)
 ELLIPSIS: Final = "…"
+_MAX_SHOWN_CHARACTERS = 100
 
 
 def clean_text(text: str) -> str:
@@ -297,6 +305,22 @@ def clean_text(text: str) -> str:
 def clean_line(text: str) -> str:
     """`text` on one line, without what a reader cannot see, blanks folded."""
     return " ".join(clean_text(text).split())
+
+
+def is_blank(value: Any) -> bool:
+    """Whether an optional argument or setting counts as not given."""
+    return value is None or (isinstance(value, str) and not clean_line(value))
+
+
+def show_value(value: Any) -> str:
+    """A value that somebody else chose, as one short line of JSON for a message."""
+    if value is None:
+        return "nothing"
+    try:
+        text = clean_line(json.dumps(value, ensure_ascii=False, default=str))
+    except (ValueError, RecursionError):  # a number of thousands of digits, or nested without end
+        return f"a value of type {type(value).__name__}"
+    return text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[:_MAX_SHOWN_CHARACTERS]} {ELLIPSIS}"
 
 
 def count_words(text: str) -> int:
@@ -348,6 +372,10 @@ def _mark_cut(head: str) -> str:
 # -- Sites ------------------------------------------------------------------------------------------------------
 
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
+_MAX_HOST_CHARACTERS = 253  # of DNS; encoding a longer name takes time and leads nowhere
+_SITE_OPERATOR = re.compile(r"(?i)(?<![\w.-])site:\s*")
+_SITE_SEPARATORS = re.compile(r"(?:[\s,;|，、；]+(?:OR(?![^\s,;|，、；]))?)+")
+_QUOTES = "\"'`()[]<>“”‘’「」"
 
 
 @dataclass(frozen=True)
@@ -359,7 +387,7 @@ class Site:
 
     def covers(self, url: str) -> bool:
         """Whether `url` lies on this site."""
-        parts = urlsplit(url)
+        parts = split_url(url)
         host = ascii_host(parts.hostname or "")
         if host != self.host and not host.endswith("." + self.host):
             return False
@@ -369,35 +397,45 @@ class Site:
         return self.host + self.path
 
 
+def split_url(url: str) -> SplitResult:
+    """The parts of `url` as a browser reads it, where a backslash is a slash; empty parts of what is no URL."""
+    try:
+        return urlsplit(url.replace("\\", "/"))
+    except ValueError:
+        return urlsplit("")
+
+
 def ascii_host(host: str) -> str:
     """The comparable form of a host name: lower case, no trailing dot, internationalised labels as `xn--`."""
-    host = host.lower().rstrip(".")
-    if host.isascii():
-        return host
-    try:
-        return host.encode("idna").decode("ascii")
-    except UnicodeError:
-        return host
+    host = host.lower()
+    if not host.isascii() and len(host) <= _MAX_HOST_CHARACTERS:
+        with contextlib.suppress(UnicodeError):
+            host = host.encode("idna").decode("ascii")
+    return host.rstrip(".")
 
 
 def parse_sites(text: str) -> tuple[Site, ...]:
-    """Sites as people paste them, separated by commas or blanks; raises ValueError on what is none.
+    """Sites as people paste them, separated by commas or blanks; raises ValueError on what is none, and on nothing.
 
-    >>> [str(site) for site in parse_sites("https://docs.python.org/3/, *.example.com")]
-    ['docs.python.org/3', 'example.com']
+    >>> [str(site) for site in parse_sites("https://docs.python.org/3/, *.example.com OR site:example.org")]
+    ['docs.python.org/3', 'example.com', 'example.org']
     """
-    sites = [parse_site(item) for item in re.split(r"[\s,;]+", text.strip()) if item]
-    return tuple(dict.fromkeys(sites))
+    items = _SITE_SEPARATORS.split(_SITE_OPERATOR.sub("", clean_text(text).strip()))
+    sites = tuple(dict.fromkeys(parse_site(item) for item in items if item))
+    if not sites:
+        raise ValueError(text)
+    return sites
 
 
 def parse_site(text: str) -> Site:
     """One site: a host, a `*.` pattern or a URL; a bare word is none, but `.gov` and `*.gov` are."""
-    text = re.sub(r"(?i)^site:", "", text.strip("\"'()[]<>"))
-    parts = urlsplit(text if "://" in text else f"//{text}")
-    host = ascii_host(re.sub(r"^(\*\.|\.|www\.)+", "", (parts.hostname or "").lower()))
-    is_zone = bool(re.match(r"(\w+://)?(\*\.|\.)", text))
+    parts = split_url(re.sub(r"^(?:[\w+.-]*:)?//|^", "//", text.strip(_QUOTES), count=1))
+    host, zone_count = re.subn(r"^(?:\*?\.)+", "", parts.hostname or "")
+    host = ascii_host(re.sub(r"^www\.(?=.+\.)", "", host))
     labels = host.split(".")
-    if not all(_LABEL.fullmatch(label) for label in labels) or (len(labels) < 2 and not is_zone):
+    if len(host) > _MAX_HOST_CHARACTERS or not all(_LABEL.fullmatch(label) for label in labels):
+        raise ValueError(text)
+    if len(labels) < 2 and not zone_count:
         raise ValueError(text)
     return Site(host, parts.path.rstrip("/*"))
 
@@ -418,16 +456,19 @@ def _parse_engines(text: str) -> tuple[str, ...]:
 
 
 def _parse_region(text: str) -> str:
-    if not re.fullmatch(r"[a-z]{2}-[a-z]{2}", text.strip().lower()):  # engines split it at the dash
+    if not re.fullmatch(r"[a-z]{2}-[a-z]{2,3}", text.strip().lower()):  # engines split it at the dash
         raise ValueError(text)
     return text.strip().lower()
 
 
 def _parse_proxy(text: str) -> str:
-    parts = urlsplit(text.strip())
+    text = text.strip()
+    parts = urlsplit(text)  # raises ValueError itself; so does `port`
     if parts.scheme not in {"http", "https", "socks5", "socks5h"} or not parts.hostname or parts.port == 0:
         raise ValueError(text)
-    return text.strip()
+    if not text.isprintable() or " " in text:
+        raise ValueError(text)
+    return text
 
 
 def _parse_file(text: str) -> str:
@@ -467,7 +508,7 @@ class Settings:
     """The table of settings: each field is the flag `--name` and the variable `AGENT_WEB_SEARCH_NAME`."""
 
     engines: tuple[str, ...] = _setting(
-        ENGINES, _parse_engines, "names out of " + ",".join(ENGINES), "the engines asked, in this order"
+        ENGINES, _parse_engines, "one or more of " + ", ".join(ENGINES), "the engines asked, in this order"
     )
     allow_domains: tuple[Site, ...] = _setting(
         (), parse_sites, "sites such as docs.python.org,github.com/encode", "results from these sites only", guards=True
@@ -486,7 +527,7 @@ class Settings:
     answer_bytes: int = _setting(
         0, _parse_answer_bytes, "4000 to 1000000", "the size of an answer; not given: what the host is known to take"
     )
-    log_level: str = _setting("warning", _parse_log_level, "one of " + ",".join(LOG_LEVELS), "what is told on stderr")
+    log_level: str = _setting("warning", _parse_log_level, "one of " + ", ".join(LOG_LEVELS), "what is told on stderr")
     log_queries: bool = _setting(False, _parse_bool, "yes or no", "tell queries and addresses on stderr at level info")
 
 
@@ -565,14 +606,16 @@ def load_settings(flags: Mapping[str, str | None], environ: Mapping[str, str]) -
     bad: list[BadSetting] = []
     for row in fields(Settings):
         flag, variable = setting_flag(row.name), setting_variable(row.name)
-        source, text = (flag, flags[row.name]) if flags.get(row.name) else (variable, environ.get(variable))
-        if not text or not text.strip():
+        source, text = flag, flags.get(row.name)
+        if is_blank(text):
+            source, text = variable, environ.get(variable)
+        if text is None or is_blank(text):
             continue
         try:
             values[row.name] = row.metadata["parse"](text)
         except ValueError:
-            shown = "" if row.name in _SECRET_SETTINGS else f" {clean_line(text)[:80]!r}"
-            sentence = f"{source}: the value{shown} is not {row.metadata['accepts']}."
+            given = "a value that it cannot use" if row.name in _SECRET_SETTINGS else show_value(text)
+            sentence = f"Bad setting {source}: got {given}; accepted: {row.metadata['accepts']}."
             bad.append(BadSetting(sentence, row.metadata["guards"]))
     return Settings(**values), bad
 
@@ -648,45 +691,49 @@ def guess_location(query: str) -> Location:
 
 
 def _parse_query(value: Any) -> str:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not isinstance(value, str) and not is_number:
-        raise ArgumentError(_refusal("search_query", value, f"text of 1 to {MAX_QUERY_CHARACTERS} characters"))
-    query = clean_line(re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", str(value)))
-    if not 1 <= len(query) <= MAX_QUERY_CHARACTERS:
-        given = f"{len(query)} characters" if query else value
-        raise ArgumentError(_refusal("search_query", given, f"text of 1 to {MAX_QUERY_CHARACTERS} characters"))
+    accepted = f"text of 1 to {MAX_QUERY_CHARACTERS} characters"
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        with contextlib.suppress(ValueError):  # infinite, not a number, or of thousands of digits
+            value = json.dumps(value, allow_nan=False)
+    if not isinstance(value, str):
+        raise ArgumentError("search_query", show_value(value), accepted)
+    query = clean_line(re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", value))
+    if not query:
+        raise ArgumentError("search_query", show_value(value), accepted)
+    if len(query) > MAX_QUERY_CHARACTERS:
+        raise ArgumentError("search_query", f"{len(query)} characters", accepted)
     return query
 
 
 def _parse_choice(arguments: Mapping[str, Any], parameter: str, choices: Any, default: T) -> T:
     value = arguments.get(parameter)
-    if value is None or (isinstance(value, str) and not value.strip()):
+    if is_blank(value):
         return default
     spelling_to_choice = {_fold(choice): choice for choice in get_args(choices)}
     choice = spelling_to_choice.get(_fold(value)) if isinstance(value, str) else None
     if choice is None:
-        raise ArgumentError(_refusal(parameter, value, ", ".join(get_args(choices))))
+        raise ArgumentError(parameter, show_value(value), ", ".join(get_args(choices)))
     return cast(T, choice)
 
 
 def _parse_domain_filter(value: Any) -> tuple[Site, ...]:
-    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+    accepted = f"sites such as docs.python.org or github.com/encode/httpx, at most {MAX_FILTER_CHARACTERS} characters"
+    if isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
         value = ",".join(value)
-    if value is None or (isinstance(value, str) and not value.strip()):
+    if is_blank(value):
         return ()
+    if not isinstance(value, str):
+        raise ArgumentError("search_domain_filter", show_value(value), accepted)
+    if len(value) > MAX_FILTER_CHARACTERS:
+        raise ArgumentError("search_domain_filter", f"{len(value)} characters", accepted)
     try:
         return parse_sites(value)
-    except (TypeError, AttributeError, ValueError):
-        raise ArgumentError(_refusal("search_domain_filter", value, "a site such as docs.python.org")) from None
+    except ValueError:
+        raise ArgumentError("search_domain_filter", show_value(value), accepted) from None
 
 
 def _fold(text: str) -> str:
     return re.sub(r"[\s_-]", "", text).casefold()
-
-
-def _refusal(parameter: str, value: Any, accepted: str) -> str:
-    given = "nothing" if value is None else clean_line(json.dumps(value, ensure_ascii=False, default=str))[:100]
-    return f"Bad argument {parameter}: got {given}; accepted: {accepted}."
 
 
 # -- Network ----------------------------------------------------------------------------------------------------
