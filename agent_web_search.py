@@ -2453,19 +2453,21 @@ class StdioTransport:
 
     async def _feed(self, to_server: ObjectSendStream[SessionMessage | Exception]) -> None:
         from mcp.shared.message import SessionMessage
-        from mcp_types import jsonrpc_message_adapter
+        from mcp_types import JSONRPCNotification, jsonrpc_message_adapter
 
         async with to_server:
             while (item := await self._lines.get())[0]:
                 line, is_answered = item
                 try:
                     message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+                    if isinstance(message, JSONRPCNotification) and "id" in json.loads(line):
+                        raise ValueError("an id that is neither a text nor a whole number")
                 except ValueError:
                     if refusal := refuse_line(line):
                         await asyncio.to_thread(self._write, refusal)
-                    continue
-                self._keep_account(message, is_answered)
-                await to_server.send(SessionMessage(message))
+                else:
+                    self._keep_account(message, is_answered)
+                    await to_server.send(SessionMessage(message))
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._all_answered(), CALL_TIMEOUT_SECONDS + EXIT_GRACE_SECONDS)
 
