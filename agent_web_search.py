@@ -199,6 +199,8 @@ MAX_REDIRECTS: Final = 5
 ANSWER_BYTES: Final = 40_000  # the lowest limit seen at a host, which cuts the middle out of anything longer
 # Hosts known to take more, by the name they give in `clientInfo`; the tool's `_meta` lifts Claude Code's limit to this.
 ANSWER_BYTES_BY_CLIENT: Final = {"claude-code": 200_000}
+PAGE_MEMORY_ENTRIES: Final = 100
+PAGE_MEMORY_BYTES: Final = 8 * 1024 * 1024
 ANSWER_RESERVE_SECONDS: Final = 0.5  # kept back from the call's clock, to put the answer together
 MAX_TITLE_CHARACTERS: Final = 300
 MAX_SNIPPET_CHARACTERS: Final = 1_000
@@ -2000,8 +2002,15 @@ class PageReader:
     def __init__(self, fetch: PageFetcher) -> None:
         self._fetch = fetch
         self._extraction = asyncio.Semaphore(1)
+        self._memory: Memory[tuple[str, str], str] = Memory(
+            PAGE_MEMORY_ENTRIES, PAGE_MEMORY_BYTES, lambda text: len(text.encode())
+        )
 
-    async def __call__(self, url: str, language: str) -> str:
+    async def __call__(self, url: str, language: str, keep_seconds: float) -> str:
+        text, _ = await self._memory.get((url, language), lambda: self._read(url, language), keep_seconds)
+        return text
+
+    async def _read(self, url: str, language: str) -> str:
         page = await self._fetch(url, language)
         fragment = urlsplit(url).fragment  # the server never sees it, so a redirect loses it
         page = replace(page, url=f"{urldefrag(page.url).url}#{fragment}") if fragment else page
@@ -2014,15 +2023,19 @@ async def read_extracts(
 ) -> list[tuple[str, str]]:
     """For each hit its extract and `extract`, or "" and the reason: every failure of a page ends here."""
     word_limit = WORD_LIMIT_BY_CONTENT_SIZE[request.content_size]
+    keep_seconds = KEEP_SECONDS_BY_TIMELIMIT[TIMELIMIT_BY_RECENCY[request.recency]]
     pages_done = 0
 
     async def read(hit: SearchHit) -> tuple[str, str]:
         nonlocal pages_done
         try:
-            text = await read_page(hit.url, LANGUAGES_BY_LOCATION[request.location])
+            text = await read_page(hit.url, LANGUAGES_BY_LOCATION[request.location], keep_seconds)
         except PageError as error:
             logger.info("A page keeps its snippet: %s", error.reason)
             return "", error.reason
+        except Exception:
+            logger.exception("A page keeps its snippet")
+            return "", "unexpected error"
         finally:
             pages_done += 1
             await tell(1 + pages_done, 1 + EXTRACT_COUNT, f"Read {site_name(hit.url)}")
