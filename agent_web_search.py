@@ -1343,7 +1343,7 @@ _DROPPED_TAGS: Final = _words(
 )
 _CONTROL_TAGS: Final = _words("button svg select object video audio canvas map iframe")
 _INLINE_TAGS: Final = _words(
-    "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd label mark math nobr q rb rt rtc ruby s "
+    "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd mark math nobr q rb rt rtc ruby s "
     "samp small span strike strong sub sup time tt u var wbr picture source"
 )
 _HEADINGS: Final = {f"h{rank}": rank for rank in range(1, 7)}
@@ -1362,7 +1362,7 @@ _STRONG_WORDS: Final = _words(
     "promoted sponsor sponsored ad ads advert advertisement advertising adsense pagination pager skiplink copyright "
     "login search searchbox searchform outbrain taboola tagcloud editsection headerlink filters facets tooltip "
     "minicart visually sr-only screen-reader hidden-visually a11y-hidden site-header global-header read-next up-next "
-    "mini-cart cart-drawer cloned duplicate table-of toc skip-to skip-link page-nav back-to prev-next next-prev"
+    "mini-cart cart-drawer cloned duplicate catlinks printfooter tabbed-labels table-of toc skip-to skip-link page-nav back-to prev-next next-prev"
 )
 _WEAK_WORDS: Final = _words(
     "meta byline author authors tags categories widget rail links actions controls toolbar cta teaser secondary "
@@ -1382,21 +1382,22 @@ _USER_CARD_WORDS: Final = _words(
 _USER_NAME_WORDS: Final = _words("username user-name author-name nickname message-name")
 _POST_HEAD_WORDS: Final = _words("meta byline author authors")  # who wrote a post, and when
 _ASIDE_WORDS: Final = _words(  # asides that belong to the text
-    "admonition note notes warning tip callout alert hint important caution info quote onebox example footnote "
+    "admonition note notes warning tip callout alert hint important caution info quote onebox example topic footnote "
     "footnotes"
 )
 _PANEL_WORDS: Final = _words(  # hidden until the reader opens them
-    "tab tabs tabpanel tabbed panel pane accordion collapse collapsible faq toggle content expandable answer"
+    "tab tabs tabpanel tabbed panel pane accordion collapse collapsible faq toggle expandable answer"
 )
 _LINE_NUMBER_WORDS: Final = _words(
     "lineno linenos linenumber linenumbers gutter lnum line-number line-numbers line-num blob-num ln-num"
 )
-_CODE_TOOL_WORDS: Final = _words("copy copybtn copybutton clipboard prompt unselectable")
+_CODE_TOOL_WORDS: Final = _words("copy copybtn copybutton clipboard prompt unselectable ttc")
+_LANGUAGE_WORDS: Final = _words("lang code-lang language-name")
 _LINE_WORDS: Final = _words("line code-line token-line view-line blob-code ec-line")
 _CODE_BOX_WORDS: Final = _words("code highlight fragment codeblock syntaxhighlighter lines container hljs")
 _KNOWN_WORDS: Final = frozenset().union(
     _STRONG_WORDS, _WEAK_WORDS, _COMMENT_WORDS, _USER_CARD_WORDS, _USER_NAME_WORDS, _ASIDE_WORDS, _PANEL_WORDS,
-    _LINE_NUMBER_WORDS, _CODE_TOOL_WORDS, _LINE_WORDS, _CODE_BOX_WORDS,
+    _LINE_NUMBER_WORDS, _CODE_TOOL_WORDS, _LANGUAGE_WORDS, _LINE_WORDS, _CODE_BOX_WORDS,
 )  # fmt: skip
 _LAYOUT_WORDS: Final = _words("has with without no is layout grid page template")  # "layout-with-sidebar"
 _NAME_PART = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
@@ -1418,10 +1419,12 @@ _BOILERPLATE_HEADING = re.compile(
 _NOISE_LINE = re.compile(
     r"(?:skip to (?:main )?content|share(?: this| on \w+)?|tweet|copy(?: link| code)?|print|advertisement|read more"
     r"|learn more|see more|show more|load more|view all|see all|back to top|copied!?|loading\.*|reply|report|like"
-    r"|(?:was|did) this (?:page|article|answer|help).{0,30}\?|edit this page.{0,20}|open in app|sign in|log ?in)",
+    r"|(?:was|did) this (?:page|article|answer|help).{0,30}\?|edit this page.{0,20}|open in app|sign in|log ?in"
+    r"|(?:view |\[)?source(?: code)?\]?|(?:previous|next|prev) (?:message|by|page|article|post|in).{0,100}"
+    r"|messages sorted by.{0,60}|\[date prev\].{0,90})",
     re.IGNORECASE,
 )
-_ANCHOR_SIGN = re.compile(r"[¶#§∞⚓︎🔗↩︎↑^\s]{1,3}")
+_ANCHOR_SIGN = re.compile(r"[¶#§∞◆⚓︎🔗↩︎↑^\s]{1,3}")
 _FORUM_URL = re.compile(
     r"/(?:forums?|threads?|topics?|t|questions|discussions?|comments|viewtopic\.php|showthread\.php|issues|pull)(?:[/?.-]|$)"
     r"|[?&](?:topic|tid|showtopic|t)=|^https?://(?:[^/]*forum|community\.|discuss|boards?\.|talk\.)",
@@ -1538,8 +1541,10 @@ def _keep_contents(root: Any) -> None:
     for control in root.iter(*_CONTROL_TAGS):
         if _text_length(control) > CONTROL_CHARACTERS:
             control.tag = "div"
-        elif control.tag == "button" and control.getparent().tag in ("dt", "summary", *_HEADINGS):
-            control.tag = "span"  # the title of an accordion's part
+        elif control.tag == "button" and _text_length(control) == _text_length(control.getparent()):
+            control.tag = (
+                "span" if control.getparent().tag in ("dt", "summary", *_HEADINGS) else "button"
+            )  # an accordion's title
     for trigger in root.xpath("//*[@aria-expanded]"):
         panels = (opener.getnext() for opener in (trigger, trigger.getparent()) if opener is not None)
         panel = next((panel for panel in panels if panel is not None), None)
@@ -1663,6 +1668,8 @@ def _is_hidden(node: _Node) -> bool:
 
 def _is_landmark(node: _Node) -> bool:
     role = node.element.get("role", "")
+    if node.tag == "aside" and not node.element.get("class") and node.running > 0.8 * node.chars:
+        return False
     if node.tag in _LANDMARK_TAGS:
         return not node.words & _ASIDE_WORDS
     if node.tag == "header":
@@ -1697,6 +1704,10 @@ def _remove_comments(nodes: list[_Node], *, is_question: bool) -> bool:
     return True
 
 
+def _is_heading_text(node: _Node) -> bool:
+    return node.parent is not None and node.parent.tag in _HEADINGS and 2 * node.chars > node.parent.chars
+
+
 def _remove_named(nodes: list[_Node], kind: PageKind) -> None:
     """Remove what its class or id calls boilerplate, by those words that name only a small share of this page."""
     shares = dict.fromkeys(_WEAK_WORDS, WEAK_SHARE[kind]) | dict.fromkeys(_STRONG_WORDS, STRONG_SHARE)
@@ -1712,7 +1723,7 @@ def _remove_named(nodes: list[_Node], kind: PageKind) -> None:
     active = {word for word, share in shares.items() if named[word] <= share * max(nodes[0].running, 1)}
     for node in _remaining(nodes, nodes[0]):
         words = node.words & active
-        if not words or node.tag in ("pre", "code", "tr", "td", "main"):
+        if not words or node.tag in ("pre", "code", "tr", "td", "main", *_HEADINGS) or _is_heading_text(node):
             continue
         if words <= _NAVIGATION_WORDS and node.running > max(PROSE_CHARACTERS, LINK_SHARE * node.chars):
             continue
@@ -1834,9 +1845,11 @@ class _CodeWriter:
             elif self._is_line(node):
                 self._fresh_line()
             opened.append((node, len(self._parts)))
-            self._parts.append(node.element.text or "")
+            text = node.element.text or ""
+            self._parts.append(text if node.tag in _CODE_TAGS or node is not self._block else text.strip("\n"))
             position += 1
         code = "".join(self._parts).replace("\r\n", "\n").replace("\r", "\n").replace("\xa0", " ")
+        code = clean_text(code)
         lines = [line if line.strip() else "" for line in code.split("\n")]
         return "\n".join(lines).strip("\n")
 
@@ -1846,15 +1859,17 @@ class _CodeWriter:
                 self._parts.append("\n")
             self._fresh_line()
         if node is not self._block:
-            self._parts.append(node.element.tail or "")
+            tail = node.element.tail or ""
+            is_between_lines = self._is_line(node) and self._block.tag not in _CODE_TAGS and not tail.strip()
+            self._parts.append("" if is_between_lines else tail)
 
     def _is_line(self, node: _Node) -> bool:
         if node is self._block:
             return False
         if node.is_inline:
-            return not self._has_lines and bool(
-                node.words & _LINE_WORDS or (node.tag == "code" and node.parent is self._block)
-            )
+            if self._has_lines or (node.parent is not None and node.parent.words & _LINE_WORDS):
+                return False
+            return bool(node.words & _LINE_WORDS) or (node.tag == "code" and node.parent is self._block)
         return node.tag not in ("br", "td", "th", "tbody", "table")
 
     def _is_tool(self, node: _Node) -> bool:
@@ -1934,7 +1949,7 @@ class _TextWriter:
 
     def _write_whole(self, node: _Node) -> bool:
         """Write what is not walked into: what was removed, code, marks."""
-        if node.removed or (node.tag == "a" and node.chars <= 3 and _ANCHOR_SIGN.fullmatch(node.text())):
+        if node.removed or self._is_mark(node):
             if not node.is_inline:
                 self._flush()
                 self._add(node.label)
@@ -1952,6 +1967,14 @@ class _TextWriter:
         else:
             return False
         return True
+
+    def _is_mark(self, node: _Node) -> bool:
+        """A sign that links to its own heading, a column of line numbers, the name of a language above code."""
+        if node.tag == "a" and node.chars <= 3:
+            return bool(_ANCHOR_SIGN.fullmatch(node.text()))
+        if node.words & _LINE_NUMBER_WORDS:
+            return not _LETTER.search(node.text())
+        return bool(node.words & _LANGUAGE_WORDS) and node.chars <= 20
 
     def _write_sup(self, node: _Node) -> None:
         """A footnote's mark as `[1]`, a power as `10^6`."""
@@ -1982,9 +2005,12 @@ class _TextWriter:
     def _enter_item(self, node: _Node) -> None:
         holder, numbers = self._lists[-1] if self._lists else (None, None)
         if self._cells is not None or any(inner.tag in _HEADINGS for inner in self._nodes[node.index : node.end]):
-            return  # a list of cards is layout
+            if holder is not None:
+                holder.label = "cards"  # a list of cards is layout
+            return
         mark = f"{next(numbers)}." if numbers is not None else "-"
-        self._prefix = "  " * max(0, len(self._lists) - 1) + mark + " "
+        depth = sum(inner.label != "cards" for inner, _ in self._lists)
+        self._prefix = "  " * max(0, depth - 1) + mark + " "
         self._group = self._lists[0][0].index if holder is not None else -1
 
     def _leave(self, node: _Node) -> None:
@@ -1992,11 +2018,12 @@ class _TextWriter:
             self._cells.append(" ".join(self._take().split()))
         elif node.tag == "tr" and self._cells is not None and not node.rich:
             cells, self._cells = self._cells, None
-            row = re.sub(r"(?: \| )+$", "", " | ".join(cells))
-            if row.strip(" |"):
+            filled = [cell for cell in cells if cell]
+            row = " | ".join(filled if len(filled) == 1 else cells).rstrip(" |")
+            if row:
                 self._blocks.append((row, self._tables[-1].index if self._tables else -1))
         elif not node.is_inline and node.tag != "br":
-            self._flush()
+            self._flush(is_heading=node.tag in _HEADINGS)
             if node.tag in ("ul", "ol"):
                 self._lists.pop()
             elif node.tag == "table":
@@ -2009,18 +2036,18 @@ class _TextWriter:
             self._inline.append(re.sub(r"\s+", " ", text))
 
     def _take(self) -> str:
-        text = re.sub(r" *\n *", "\n", re.sub(" +", " ", "".join(self._inline))).strip()
+        text = re.sub(r" *\n *", "\n", re.sub(" +", " ", clean_text("".join(self._inline)))).strip()
         self._inline.clear()
         return re.sub(r"\n{2,}", "\n\n", text)
 
-    def _flush(self) -> None:
+    def _flush(self, *, is_heading: bool = False) -> None:
         """End the block, if one is open; inside a row blocks end in a blank."""
         if self._cells is not None:
             self._inline.append(" ")
             return
         text = self._take()
         is_repeated = self._folds and len(text) > REPEATED_CHARACTERS and text in self._seen
-        if text and not is_repeated and not _NOISE_LINE.fullmatch(text):
+        if text and not is_repeated and (is_heading or not _NOISE_LINE.fullmatch(text)):
             self._seen.add(text)
             self._blocks.append((self._prefix + text, self._group if self._prefix else -1))
             self._prefix = ""
@@ -2090,7 +2117,7 @@ def extract_main_text(html: bytes | str, url: str = "") -> str:
         if root.running >= MIN_KEPT_SHARE * available:
             break
     start = _find_fragment(nodes, root, urlsplit(url).fragment)
-    return clean_text(_TextWriter(nodes, root, start, deadline_seconds).write())
+    return _TextWriter(nodes, root, start, deadline_seconds).write()
 
 
 # What a page's text is made with, by media type; any other type that is fetched is text already.
