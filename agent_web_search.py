@@ -1321,6 +1321,7 @@ MAX_COMMENTS_SHARE: Final = 0.7
 PROSE_CHARACTERS: Final = 600  # so much running text is no list of links, whatever it is called
 LINK_SHARE: Final = 0.6
 CELL_CHARACTERS: Final = 400  # a table with longer cells is layout
+HEADER_CHARACTERS: Final = 300  # a longer box around the first heading holds more than a title
 REPEATED_CHARACTERS: Final = 100  # a block as long as this is written once: carousels and quotes repeat it
 MAX_CODE_BLOCKS_TO_FOLD: Final = 2  # but references repeat notes on purpose
 NOSCRIPT_CHARACTERS: Final = 500  # a shorter noscript is a notice
@@ -1361,13 +1362,15 @@ _STRONG_WORDS: Final = _words(
     "social socials addtoany sharedaddy related recommended recommendations recommendation trending promo promotion "
     "promoted sponsor sponsored ad ads advert advertisement advertising adsense pagination pager skiplink copyright "
     "login search searchbox searchform outbrain taboola tagcloud editsection headerlink filters facets tooltip "
-    "minicart visually sr-only screen-reader hidden-visually a11y-hidden site-header global-header read-next up-next "
-    "mini-cart cart-drawer cloned duplicate catlinks printfooter tabbed-labels table-of toc skip-to skip-link page-nav back-to prev-next next-prev"
+    "mini-cart cart-drawer minicart visually site-header global-header read-next up-next "
+    "sr-only screen-reader visually-hidden hidden-visually cloned duplicate catlinks printfooter tabbed-labels "
+    "table-of toc skip-to skip-link page-nav back-to prev-next next-prev"
 )
 _WEAK_WORDS: Final = _words(
     "meta byline author authors tags categories widget rail links actions controls toolbar cta teaser secondary "
     "buttons banner bio sticky feedback rating ratings follow print more upsell crosssell popular latest"
 )
+_UNSEEN_WORDS: Final = _words("sr-only screen-reader visually-hidden hidden-visually visually")
 # Of the strong words those for lists of links: plain sentences under such a name are something else.
 _NAVIGATION_WORDS: Final = _words(
     "nav navbar navigation menu submenu megamenu breadcrumb breadcrumbs footer sidenav pagination pager search share "
@@ -1723,7 +1726,9 @@ def _remove_named(nodes: list[_Node], kind: PageKind) -> None:
     active = {word for word, share in shares.items() if named[word] <= share * max(nodes[0].running, 1)}
     for node in _remaining(nodes, nodes[0]):
         words = node.words & active
-        if not words or node.tag in ("pre", "code", "tr", "td", "main", *_HEADINGS) or _is_heading_text(node):
+        if not words or node.tag in ("pre", "code", "tr", "td", "main"):
+            continue
+        if (node.tag in _HEADINGS and not words & _UNSEEN_WORDS) or _is_heading_text(node):
             continue
         if words <= _NAVIGATION_WORDS and node.running > max(PROSE_CHARACTERS, LINK_SHARE * node.chars):
             continue
@@ -1759,6 +1764,8 @@ def _choose_root(nodes: list[_Node], kind: PageKind) -> _Node:
             break
         for child in _children(nodes, root):
             is_introduction = child.running >= PREAMBLE_CHARACTERS[kind] and child.links <= 0.3 * child.chars
+            if kind != "article" and child.chars < HEADER_CHARACTERS:  # the title of an article is the result's title
+                is_introduction |= any(inner.tag == "h1" for inner in nodes[child.index : child.end])
             if child is not best and (child.index > best.index or not is_introduction):
                 _remove(child)
         root = best
