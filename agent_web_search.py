@@ -1911,10 +1911,826 @@ def _detect_codec(body: bytes) -> str:
 
 # -- Extract ----------------------------------------------------------------------------------------------------
 
+# Thresholds were tuned on the development split of WCXB, 1,356 pages of seven types; amounts are characters of text.
+EXTRACT_CPU_SECONDS: Final = 0.7  # the walks give up then; the parser, which cannot be stopped, may add 0.3
+MAX_TAGS: Final = 80_000  # `<` in a page: the largest real page has 35,000; some 500 bytes of memory each
+MAX_TAG_CHARACTERS: Final = 16_384  # a longer tag loses its attributes: libxml2 takes quadratic time for many on one
+MAX_ATTRIBUTES: Final = 200_000  # some 200 bytes of memory each
+RUNNING_CHARACTERS: Final = 30  # a shorter block is a label or a menu entry, not running text
+MIN_RUNNING_SHARE: Final = 0.3  # of all text; below it the page is a list or a shop, and labels are its text too
+MIN_KEPT_SHARE: Final = 0.3  # of what is not landmarks; below it the word lists took the page itself away
+LANDMARK_SHARE: Final = 0.5  # what holds more of the page's running text is no landmark, whatever its tag says
+FORM_SHARE: Final = 0.1  # likewise; some pages are one form
+STRONG_SHARE: Final = 0.6  # a word naming more of the running text names the page's layout
+MIN_BESIDE_COMMENTS: Final = 250, 1600  # less text beside them: comments are the page; up to this much: see next
+MAX_COMMENTS_SHARE: Final = 0.7
+PROSE_CHARACTERS: Final = 600  # so much running text is no list of links, whatever it is called
+LINK_SHARE: Final = 0.6
+CELL_CHARACTERS: Final = 400  # a table with longer cells is layout
+HEADER_CHARACTERS: Final = 300  # a longer box around the first heading holds more than a title
+REPEATED_CHARACTERS: Final = 100  # a block as long as this is written once: carousels and quotes repeat it
+MAX_CODE_BLOCKS_TO_FOLD: Final = 2  # but references repeat notes on purpose
+NOSCRIPT_CHARACTERS: Final = 500  # a shorter noscript is a notice
+CONTROL_CHARACTERS: Final = 300  # a button or drawing with more text was never closed
+
+PageKind = Literal["article", "forum", "other"]
+# An article is one column among others; threads, services and references are made of parts.
+DESCENT_SHARE: Final[dict[PageKind, float]] = {"article": 0.8, "forum": 0.95, "other": 0.95}
+WEAK_SHARE: Final[dict[PageKind, float]] = {"article": 0.35, "forum": 0.15, "other": 0.15}
+PREAMBLE_CHARACTERS: Final[dict[PageKind, int]] = {"article": 250, "forum": 60, "other": 60}  # less is a deck or a date
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_DROPPED_TAGS: Final = _words(
+    "script style template iframe frame object embed applet svg canvas audio video map link meta title base input "
+    "select option textarea datalist progress meter button rp"
+)
+_CONTROL_TAGS: Final = _words("button svg select object video audio canvas map iframe")
+_INLINE_TAGS: Final = _words(
+    "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd mark math nobr q rb rt rtc ruby s "
+    "samp small span strike strong sub sup time tt u var wbr picture source"
+)
+_HEADINGS: Final = {f"h{rank}": rank for rank in range(1, 7)}
+_RICH_TAGS: Final = frozenset(["table", "pre", "blockquote", "dl", "article", "section", "form", "hr", *_HEADINGS])
+_CODE_TAGS: Final = frozenset(["pre", "listing", "xmp", "plaintext"])
+_LANDMARK_TAGS: Final = _words("nav footer aside dialog menu form fieldset")
+_LANDMARK_ROLES: Final = _words(
+    "navigation banner contentinfo complementary search dialog alertdialog menu menubar tooltip"
+)
+# Words in class and id names, cut at hyphens, underscores and camel case, and pairs of neighbours. Strong words name
+# boilerplate on any page, weak ones only where they name little of it.
+_STRONG_WORDS: Final = _words(
+    "nav navbar navigation menu submenu megamenu breadcrumb breadcrumbs footer sidebar sidenav masthead cookie cookies "
+    "consent gdpr onetrust cookiebot popup modal lightbox toast newsletter subscribe subscription signup share sharing "
+    "social socials addtoany sharedaddy related recommended recommendations recommendation trending promo promotion "
+    "promoted sponsor sponsored ad ads advert advertisement advertising adsense pagination pager skiplink copyright "
+    "login search searchbox searchform outbrain taboola tagcloud editsection headerlink filters facets tooltip "
+    "mini-cart cart-drawer minicart visually site-header global-header read-next up-next "
+    "sr-only screen-reader visually-hidden hidden-visually cloned duplicate catlinks printfooter tabbed-labels "
+    "table-of toc skip-to skip-link page-nav back-to prev-next next-prev"
+)
+_WEAK_WORDS: Final = _words(
+    "meta byline author authors tags categories widget rail links actions controls toolbar cta teaser secondary "
+    "buttons banner bio sticky feedback rating ratings follow print more upsell crosssell popular latest"
+)
+_UNSEEN_WORDS: Final = _words("sr-only screen-reader visually-hidden hidden-visually visually")
+# Of the strong words those for lists of links: plain sentences under such a name are something else.
+_NAVIGATION_WORDS: Final = _words(
+    "nav navbar navigation menu submenu megamenu breadcrumb breadcrumbs footer sidenav pagination pager search share "
+    "social links filters facets"
+)
+_COMMENT_WORDS: Final = _words("comment comments commentlist respond disqus reviews review")
+_USER_CARD_WORDS: Final = _words(
+    "signature userinfo postprofile profile avatar reactions reaction votes likes vote karma message-user post-author "
+    "user-info author-info poster badges gravatar post-actions actions controls postbit cell-user user-extras "
+    "user-details user-title user-card post-header post-form post-editor subheader notice notices"
+)
+_USER_NAME_WORDS: Final = _words("username user-name author-name nickname message-name")
+_POST_HEAD_WORDS: Final = _words("meta byline author authors")  # who wrote a post, and when
+_ASIDE_WORDS: Final = _words(  # asides that belong to the text
+    "admonition note notes warning tip callout alert hint important caution info quote onebox example topic footnote "
+    "footnotes"
+)
+_PANEL_WORDS: Final = _words(  # hidden until the reader opens them
+    "tab tabs tabpanel tabbed panel pane accordion collapse collapsible faq toggle expandable answer"
+)
+_LINE_NUMBER_WORDS: Final = _words(
+    "lineno linenos linenumber linenumbers gutter lnum line-number line-numbers line-num blob-num ln-num"
+)
+_CODE_TOOL_WORDS: Final = _words("copy copybtn copybutton clipboard prompt unselectable ttc")
+_LANGUAGE_WORDS: Final = _words("lang code-lang language-name")
+_LINE_WORDS: Final = _words("line code-line token-line view-line blob-code ec-line")
+_CODE_BOX_WORDS: Final = _words("code highlight fragment codeblock syntaxhighlighter lines container hljs")
+_KNOWN_WORDS: Final = frozenset().union(
+    _STRONG_WORDS, _WEAK_WORDS, _COMMENT_WORDS, _USER_CARD_WORDS, _USER_NAME_WORDS, _ASIDE_WORDS, _PANEL_WORDS,
+    _LINE_NUMBER_WORDS, _CODE_TOOL_WORDS, _LANGUAGE_WORDS, _LINE_WORDS, _CODE_BOX_WORDS,
+)  # fmt: skip
+_LAYOUT_WORDS: Final = _words("has with without no is layout grid page template")  # "layout-with-sidebar"
+_NAME_PART = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
+_HIDING_STYLE = re.compile(
+    r"display\s*:\s*none|visibility\s*:\s*hidden|(?:left|top|text-indent)\s*:\s*-\d{3,}|clip\s*:\s*rect\(\s*[01]"
+    r"|(?:^|;)\s*(?:opacity|font-size|(?:max-)?(?:height|width))\s*:\s*0(?:px|em|%)?\s*(?:;|$)",
+    re.IGNORECASE,
+)
+_BOILERPLATE_HEADING = re.compile(
+    r"(?:(?:you (?:may|might) (?:also )?(?:like|enjoy)|related|recommended|popular|recent|latest|more|similar|trending)"
+    r"(?: (?:posts?|articles?|stories|reading|news|content|topics?|threads?|links|blogs?|insights|from .*|in .*"
+    r"|for you|questions|products))?"
+    r"|(?:leave|post|add|write) a (?:reply|comment|review)|(?:\d+ )?(?:comments?|repl(?:y|ies)|responses?)"
+    r"|share(?: this.*| on.*)?|subscribe.*|sign up.*|(?:join |get )?(?:our |the )?newsletter.*|follow us.*"
+    r"|about the authors?|tags|categories|topics|read (?:next|more)|up next|what to read next|table of contents"
+    r"|contents|on this page|in this article|also in .*)\W*",
+    re.IGNORECASE,
+)
+_NOISE_LINE = re.compile(
+    r"(?:skip to (?:main )?content|share(?: this| on \w+)?|tweet|copy(?: link| code)?|print|advertisement|read more"
+    r"|learn more|see more|show more|load more|view all|see all|back to top|copied!?|loading\.*|reply|report|like"
+    r"|(?:was|did) this (?:page|article|answer|help).{0,30}\?|edit this page.{0,20}|open in app|sign in|log ?in"
+    r"|(?:view |\[)?source(?: code)?\]?|(?:previous|next|prev) (?:message|by|page|article|post|in).{0,100}"
+    r"|messages sorted by.{0,60}|\[date prev\].{0,90})",
+    re.IGNORECASE,
+)
+_ANCHOR_SIGN = re.compile(r"[¶#§∞◆⚓︎🔗↩︎↑^\s]{1,3}")
+_FORUM_URL = re.compile(
+    r"/(?:forums?|threads?|topics?|t|questions|discussions?|comments|viewtopic\.php|showthread\.php|issues|pull)(?:[/?.-]|$)"
+    r"|[?&](?:topic|tid|showtopic|t)=|^https?://(?:[^/]*forum|community\.|discuss|boards?\.|talk\.)",
+    re.IGNORECASE,
+)
+_FORUM_MARK = re.compile(
+    r"discourse|phpbb|vbulletin|xenforo|flarum|mybb|simple machines|invision|discussionforumposting|qapage",
+    re.IGNORECASE,
+)
+_ARTICLE_URL = re.compile(r"/(?:20\d\d/\d\d?|blog|news|article|articles|post|posts|story|stories)/[^/]")
+_LETTER = re.compile(r"[^\W\d_]")
+
+
+class _Node:
+    """An element in document order: nodes[index:end] is its subtree, with its amounts of text less what was removed."""
+
+    __slots__ = (
+        "chars", "element", "end", "index", "label", "links", "parent", "removed", "rich", "running", "tag", "words"
+    )  # fmt: skip
+
+    def __init__(self, element: Any, index: int, parent: _Node | None, words: frozenset[str]) -> None:
+        self.element, self.index, self.parent, self.words = element, index, parent, words
+        self.tag: str = element.tag
+        self.end = index + 1
+        self.chars = self.links = self.running = 0  # all text, text of links, running text
+        self.removed = self.rich = False  # rich: with blocks that do not fit in a table cell
+        self.label = ""  # what stays of it when it is removed
+
+    @property
+    def is_inline(self) -> bool:
+        return self.tag in _INLINE_TAGS
+
+    @property
+    def look(self) -> tuple[str, str]:
+        """What repeated siblings (posts, cards) have in common."""
+        return self.tag, self.element.get("class") or ""
+
+    def text(self) -> str:
+        return " ".join("".join(self.element.itertext()).split())
+
+
+def _check_clock(deadline_seconds: float) -> None:
+    if time.thread_time() > deadline_seconds:
+        raise PageError("too slow to read")
+
+
+def _parse_html(html: str) -> Any:
+    """The root element, or None when there is none. Raises PageError for more markup than memory allows."""
+    from lxml import etree
+
+    html = re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]+", "", html)
+    if html.count("<") > MAX_TAGS:
+        raise PageError("too much markup")
+    html = re.sub(rf"<([a-zA-Z][\w:-]*)\s[^<>]{{{MAX_TAG_CHARACTERS},}}>", r"<\1>", html)
+    if (
+        len(html) > 3 * MAX_ATTRIBUTES
+        and sum(len(tag.split()) for tag in re.findall(r"<\w[^<>]*", html)) > MAX_ATTRIBUTES
+    ):
+        raise PageError("too much markup")
+    parser = etree.HTMLParser(huge_tree=True, remove_comments=True, remove_pis=True, no_network=True, encoding="utf-8")
+    try:
+        return etree.fromstring(html.encode("utf-8", "replace"), parser)
+    except etree.LxmlError:  # nothing but a comment, a doctype or blanks
+        return None
+
+
+def _text_length(element: Any) -> int:
+    return sum(len(text.strip()) for text in element.itertext())
+
+
+def _keep_formulas(root: Any) -> None:
+    """Put the TeX of a formula, where the page has it, in place of its drawing."""
+    for math in root.xpath("//math | //script[starts-with(@type, 'math/tex')]"):
+        tex = math.text if math.tag == "script" else math.xpath("string(.//annotation[contains(@encoding, 'tex')])")
+        if not (tex and tex.strip()):
+            continue
+        box, inner = math.getparent(), math.makeelement("span")
+        inner.text, inner.tail = tex.strip(), math.tail
+        box.replace(math, inner)
+        while box is not None and box.tag == "span":  # the formula's own boxes: hidden ones and the drawing beside it
+            box.attrib.pop("style", None)
+            for drawing in [*box.itersiblings("img"), *box.itersiblings("span")]:
+                if drawing.get("aria-hidden") == "true":
+                    drawing.clear(keep_tail=True)
+            box = box.getparent()
+    for image in root.xpath("//img[@alt and contains(concat(@class, ' ', @src), 'math') or contains(@class, 'tex')]"):
+        if image.get("aria-hidden") != "true" and image.get("alt"):
+            image.text = image.get("alt")
+
+
+def _repair(root: Any) -> None:
+    """Make the tree what a browser would show: formulas as TeX, parts that scripts unhide, no scripts and controls."""
+    from lxml import etree
+
+    for head in root.findall("head"):
+        root.remove(head)
+    _keep_formulas(root)
+    _keep_contents(root)
+    etree.strip_elements(root, *_DROPPED_TAGS, with_tail=False)
+    for part in root.xpath("//div[@hidden and starts-with(@id, 'S:')]"):  # streamed by React, moved by its script
+        part.attrib.pop("hidden")
+    hidden_length = sum(_text_length(noscript) for noscript in root.iter("noscript"))
+    if hidden_length > NOSCRIPT_CHARACTERS and 2 * hidden_length > _text_length(root):
+        etree.strip_tags(root, "noscript")
+    else:
+        etree.strip_elements(root, "noscript", with_tail=False)
+
+
+def _keep_contents(root: Any) -> None:
+    """Forms, controls and hidden panels that hold text of the page are boxes like any other."""
+    for form in root.iter("form"):
+        if not form.xpath(".//textarea | .//select | .//input[not(@type='hidden')]"):
+            form.tag = "div"  # nothing to fill in: a box around a page or a post
+    for control in root.iter(*_CONTROL_TAGS):
+        if _text_length(control) > CONTROL_CHARACTERS:
+            control.tag = "div"
+        elif control.tag == "button" and _text_length(control) == _text_length(control.getparent()):
+            control.tag = (
+                "span" if control.getparent().tag in ("dt", "summary", *_HEADINGS) else "button"
+            )  # an accordion's title
+    for trigger in root.xpath("//*[@aria-expanded]"):
+        panels = (opener.getnext() for opener in (trigger, trigger.getparent()) if opener is not None)
+        panel = next((panel for panel in panels if panel is not None), None)
+        if panel is not None:
+            panel.set("role", "tabpanel")
+
+
+def _known_words(element: Any, cache: dict[str, frozenset[str]]) -> frozenset[str]:
+    """The known words in an element's class and id; an id of a section or heading is its title and says nothing."""
+    words: frozenset[str] = frozenset()
+    for attribute in ("class", "id"):
+        value = element.get(attribute)
+        if not value or (attribute == "id" and element.tag not in ("div", "ul", "ol", "table", "form", "aside")):
+            continue
+        if value not in cache:
+            found: set[str] = set()
+            for name in value.split():
+                parts = [part.lower() for part in _NAME_PART.findall(name[:80])]
+                if ":" not in name and _LAYOUT_WORDS.isdisjoint(parts):
+                    found.update(parts, map("-".join, itertools.pairwise(parts)))
+            cache[value] = _KNOWN_WORDS & found
+        words |= cache[value]
+    return words
+
+
+def _index(body: Any, deadline_seconds: float) -> list[_Node]:
+    """All elements in document order, with the amounts of text in each."""
+    from lxml import etree
+
+    nodes: list[_Node] = []
+    cache: dict[str, frozenset[str]] = {}
+    node: _Node | None = None
+    chars = links = running = block_chars = block_links = link_depth = 0
+    for event, element in etree.iterwalk(body, events=("start", "end")):
+        if element.tag not in _INLINE_TAGS and element.tag != "br":
+            if block_chars >= RUNNING_CHARACTERS and 2 * block_links < block_chars:
+                running += block_chars
+            block_chars = block_links = 0
+        if event == "start":
+            node = _Node(element, len(nodes), node, _known_words(element, cache))
+            nodes.append(node)
+            if len(nodes) % 1024 == 0:
+                _check_clock(deadline_seconds)
+            node.chars, node.links, node.running = -chars, -links, -running
+            link_depth += element.tag == "a"
+            text = element.text
+        else:
+            node = cast("_Node", node)
+            node.end = len(nodes)
+            node.chars, node.links, node.running = node.chars + chars, node.links + links, node.running + running
+            node.rich = node.rich or (node.tag == "td" and node.chars > CELL_CHARACTERS)
+            link_depth -= element.tag == "a"
+            if node.parent is not None and (node.rich or node.tag in _RICH_TAGS):
+                node.parent.rich = True
+            node = node.parent
+            text = element.tail
+        if text:
+            length = len(text.strip())
+            chars, block_chars = chars + length, block_chars + length
+            if link_depth:
+                links, block_links = links + length, block_links + length
+    return nodes
+
+
+def _judge_kind(root: Any, url: str) -> PageKind:
+    """What sets the thresholds, by the URL and by what the page says of itself."""
+    types = " ".join(root.xpath("//*/@itemtype")[:40])
+    marks = " ".join(root.xpath("//meta[@name='generator']/@content | //body/@class | //body/@id"))
+    if _FORUM_URL.search(url) or _FORUM_MARK.search(f"{types} {marks}"):
+        return "forum"
+    types = (types + " ".join(root.xpath("//meta[@property='og:type']/@content"))).lower()
+    return "article" if "article" in types or "blogposting" in types or _ARTICLE_URL.search(url) else "other"
+
+
+def _remaining(nodes: list[_Node], root: _Node) -> Iterator[_Node]:
+    """What is left inside `root`, in document order; parts may be removed on the way."""
+    position = root.index + 1
+    while position < root.end:
+        node = nodes[position]
+        if not node.removed:
+            yield node
+        position = node.end if node.removed else position + 1
+
+
+def _children(nodes: list[_Node], parent: _Node) -> Iterator[_Node]:
+    position = parent.index + 1
+    while position < parent.end:
+        if not nodes[position].removed:
+            yield nodes[position]
+        position = nodes[position].end
+
+
+def _remove(node: _Node) -> None:
+    node.removed = True
+    above = node.parent
+    while above is not None:
+        above.chars -= node.chars
+        above.links -= node.links
+        above.running -= node.running
+        above = above.parent
+
+
+def _weigh(nodes: list[_Node]) -> None:
+    """On a page of links and labels (a list of products, a front page) every text counts as running text."""
+    if nodes[0].running < MIN_RUNNING_SHARE * nodes[0].chars:
+        for node in nodes:
+            node.running = node.chars
+
+
+def _is_hidden(node: _Node) -> bool:
+    attributes = node.element.attrib
+    if "hidden" not in attributes and not _HIDING_STYLE.search(attributes.get("style", "")):
+        return False
+    around: _Node | None = node
+    for _ in range(3):
+        if around is not None and (around.words & _PANEL_WORDS or around.element.get("role") == "tabpanel"):
+            return False
+        around = around.parent if around is not None else None
+    return True
+
+
+def _is_landmark(node: _Node) -> bool:
+    role = node.element.get("role", "")
+    if node.tag == "aside" and not node.element.get("class") and node.running > 0.8 * node.chars:
+        return False
+    if node.tag in _LANDMARK_TAGS:
+        return not node.words & _ASIDE_WORDS
+    if node.tag == "header":
+        above = node.parent
+        while above is not None and above.tag not in ("article", "main", "section"):
+            above = above.parent
+        return above is None
+    return role in _LANDMARK_ROLES or (role == "tablist" and not node.running)
+
+
+def _remove_landmarks(nodes: list[_Node]) -> None:
+    total = max(nodes[0].running, 1)
+    for node in _remaining(nodes, nodes[0]):
+        share = FORM_SHARE if node.tag in ("form", "fieldset") else LANDMARK_SHARE
+        if (_is_landmark(node) or _is_hidden(node)) and node.running < share * total:
+            _remove(node)
+
+
+def _remove_comments(nodes: list[_Node], *, is_question: bool) -> bool:
+    """Remove comments and reviews; False when they are the page: a thread, or an article that is called a review."""
+    comments: list[_Node] = []
+    for node in _remaining(nodes, nodes[0]):
+        if node.words & _COMMENT_WORDS and node.tag != "main" and (not comments or node.index >= comments[-1].end):
+            comments.append(node)
+    share = sum(node.running for node in comments) / max(nodes[0].running, 1)
+    beside = nodes[0].running * (1 - share)
+    least, enough = MIN_BESIDE_COMMENTS
+    if beside < least or (beside < enough and share > MAX_COMMENTS_SHARE) or (is_question and share > LANDMARK_SHARE):
+        return False
+    for node in comments:
+        _remove(node)
+    return True
+
+
+def _is_heading_text(node: _Node) -> bool:
+    return node.parent is not None and node.parent.tag in _HEADINGS and 2 * node.chars > node.parent.chars
+
+
+def _remove_named(nodes: list[_Node], kind: PageKind) -> None:
+    """Remove what its class or id calls boilerplate, by those words that name only a small share of this page."""
+    shares = dict.fromkeys(_WEAK_WORDS, WEAK_SHARE[kind]) | dict.fromkeys(_STRONG_WORDS, STRONG_SHARE)
+    if kind == "forum":
+        shares |= dict.fromkeys(_USER_CARD_WORDS, WEAK_SHARE["article"])
+        shares = {word: share for word, share in shares.items() if word not in _POST_HEAD_WORDS}
+    named, ends = dict.fromkeys(shares, 0), dict.fromkeys(shares, 0)
+    for node in _remaining(nodes, nodes[0]):
+        for word in node.words:
+            if word in shares and ends[word] <= node.index:
+                named[word] += node.running
+                ends[word] = node.end
+    active = {word for word, share in shares.items() if named[word] <= share * max(nodes[0].running, 1)}
+    for node in _remaining(nodes, nodes[0]):
+        words = node.words & active
+        if not words or node.tag in ("pre", "code", "tr", "td", "main"):
+            continue
+        if (node.tag in _HEADINGS and not words & _UNSEEN_WORDS) or _is_heading_text(node):
+            continue
+        if words <= _NAVIGATION_WORDS and node.running > max(PROSE_CHARACTERS, LINK_SHARE * node.chars):
+            continue
+        if words & _USER_CARD_WORDS:
+            names = (inner for inner in nodes[node.index : node.end] if inner.words & _USER_NAME_WORDS)
+            name = next(names, None)
+            node.label = name.text() if name is not None else ""
+        _remove(node)
+
+
+def _choose_root(nodes: list[_Node], kind: PageKind) -> _Node:
+    """Go down from `main`, or the page, while one child that has no equals holds nearly all of the running text.
+
+    What is left of the way there is removed, but for text before that child: an introduction.
+    """
+    top = nodes[0]
+    for node in _remaining(nodes, nodes[0]):
+        if (node.tag == "main" or node.element.get("role") == "main") and node.running >= LANDMARK_SHARE * top.running:
+            top = node
+            break
+    root = top
+    while root.running:
+        children = [child for child in _children(nodes, root) if child.running]
+        best = max(children, key=lambda child: child.running, default=None)
+        if (
+            best is None
+            or best.running < DESCENT_SHARE[kind] * root.running
+            or best.is_inline
+            or best.tag in _CODE_TAGS
+        ):
+            break
+        if any(child is not best and child.look == best.look for child in children):
+            break
+        for child in _children(nodes, root):
+            is_introduction = child.running >= PREAMBLE_CHARACTERS[kind] and child.links <= 0.3 * child.chars
+            if kind != "article" and child.chars < HEADER_CHARACTERS:  # the title of an article is the result's title
+                is_introduction |= any(inner.tag == "h1" for inner in nodes[child.index : child.end])
+            if child is not best and (child.index > best.index or not is_introduction):
+                _remove(child)
+        root = best
+    return top
+
+
+def _remove_sections(nodes: list[_Node], root: _Node, kind: PageKind) -> None:
+    """Remove what its heading or its links give away inside an article or a thread."""
+    if kind == "other":
+        return
+    for node in _remaining(nodes, root):
+        if node.tag in _HEADINGS and _BOILERPLATE_HEADING.fullmatch(node.text()):
+            _remove_section(nodes, node)
+    if kind == "article":
+        _remove_teasers(nodes, root)
+    if root.running > 0.5 * root.chars:
+        for node in _remaining(nodes, root):
+            if node.tag in ("div", "ul", "ol", "section", "table") and node.links > LINK_SHARE * node.chars:
+                _remove(node)
+
+
+def _remove_section(nodes: list[_Node], heading: _Node) -> None:
+    """Remove a heading and what follows it beside it, up to the next heading of its rank."""
+    rank = _HEADINGS[heading.tag]
+    for node in list(_children(nodes, cast("_Node", heading.parent))):
+        if node.index > heading.index:
+            if any(_HEADINGS.get(inner.tag, rank + 1) <= rank for inner in nodes[node.index : node.end]):
+                break
+            _remove(node)
+    _remove(heading)
+
+
+def _remove_teasers(nodes: list[_Node], root: _Node) -> None:
+    """Remove rows of cards that lead to other articles."""
+    for parent in _remaining(nodes, root):
+        groups: dict[tuple[str, str], list[_Node]] = {}
+        if not parent.is_inline and parent.links:
+            for child in _children(nodes, parent):
+                if child.chars and not child.is_inline and child.tag not in ("p", "li"):
+                    groups.setdefault(child.look, []).append(child)
+        for group in groups.values():
+            if len(group) > 1 and all(_is_teaser(nodes, child) for child in group):
+                for child in group:
+                    _remove(child)
+
+
+def _is_teaser(nodes: list[_Node], node: _Node) -> bool:
+    """A few words whose heading, or nearly all of it, leads to another page."""
+    if not 20 <= node.chars <= 600 or node.links < 15:
+        return False
+    for link in nodes[node.index : node.end]:
+        if link.tag == "a" and link.chars >= 15 and not link.element.get("href", "#").startswith(("#", "javascript:")):
+            holder = link.parent
+            if link.chars >= LINK_SHARE * node.chars or (holder is not None and holder.tag in _HEADINGS):
+                return True
+            if any(inner.tag in _HEADINGS for inner in nodes[link.index : link.end]):
+                return True
+    return False
+
+
+class _CodeWriter:
+    """The text of a code block as it stands: lines end at line breaks, at blocks, and at elements named as lines."""
+
+    def __init__(self, nodes: list[_Node], block: _Node) -> None:
+        self._nodes, self._block = nodes, block
+        self._parts: list[str] = []
+        self._has_lines = "\n" in "".join(block.element.itertext()).strip()
+
+    def write(self) -> str:
+        opened: list[tuple[_Node, int]] = []
+        position = self._block.index
+        while True:
+            while opened and opened[-1][0].end <= position:
+                self._leave(*opened.pop())
+            if position >= self._block.end:
+                break
+            node = self._nodes[position]
+            if node is not self._block and self._is_tool(node):
+                self._parts.append(node.element.tail or "")
+                position = node.end
+                continue
+            if node.tag == "br":
+                self._parts.append("\n")
+            elif self._is_line(node):
+                self._fresh_line()
+            opened.append((node, len(self._parts)))
+            text = node.element.text or ""
+            self._parts.append(text if node.tag in _CODE_TAGS or node is not self._block else text.strip("\n"))
+            position += 1
+        code = "".join(self._parts).replace("\r\n", "\n").replace("\r", "\n").replace("\xa0", " ")
+        code = clean_text(code)
+        lines = [line if line.strip() else "" for line in code.split("\n")]
+        return "\n".join(lines).strip("\n")
+
+    def _leave(self, node: _Node, start: int) -> None:
+        if self._is_line(node):
+            if not any(self._parts[start:]) and node.words & _LINE_WORDS:
+                self._parts.append("\n")
+            self._fresh_line()
+        if node is not self._block:
+            tail = node.element.tail or ""
+            is_between_lines = self._is_line(node) and self._block.tag not in _CODE_TAGS and not tail.strip()
+            self._parts.append("" if is_between_lines else tail)
+
+    def _is_line(self, node: _Node) -> bool:
+        if node is self._block:
+            return False
+        if node.is_inline:
+            if self._has_lines or (node.parent is not None and node.parent.words & _LINE_WORDS):
+                return False
+            return bool(node.words & _LINE_WORDS) or (node.tag == "code" and node.parent is self._block)
+        return node.tag not in ("br", "td", "th", "tbody", "table")
+
+    def _is_tool(self, node: _Node) -> bool:
+        if node.words & _LINE_NUMBER_WORDS:
+            return not _LETTER.search(node.text())
+        return bool(node.words & _CODE_TOOL_WORDS) and node.chars <= 20
+
+    def _fresh_line(self) -> None:
+        written = next((part for part in reversed(self._parts) if part), "\n")
+        if not written.endswith("\n"):
+            self._parts.append("\n")
+
+
+def _is_code_block(nodes: list[_Node], node: _Node) -> bool:
+    if node.tag in _CODE_TAGS:
+        return True
+    if node.tag == "code":
+        return any(inner.tag == "br" or not inner.is_inline for inner in nodes[node.index + 1 : node.end])
+    if not node.words & _CODE_BOX_WORDS or node.is_inline:
+        return False
+    if node.tag == "table":
+        cells = [inner for inner in nodes[node.index : node.end] if inner.tag == "td"]
+        return not node.rich and sum(bool(cell.words & (_LINE_NUMBER_WORDS | _LINE_WORDS)) for cell in cells) > 1
+    lines = [child for child in _children(nodes, node) if child.words & _LINE_WORDS]
+    return len(lines) > 1 and all(line.chars < CELL_CHARACTERS for line in lines)
+
+
+def _fence(code: str) -> str:
+    ticks = "`" * max(3, 1 + max(map(len, re.findall("`+", code)), default=0))
+    return f"{ticks}\n{code}\n{ticks}"
+
+
+class _TextWriter:
+    """Writes a subtree as blocks. Blocks of one group (a list, a table) follow each other without an empty line."""
+
+    def __init__(self, nodes: list[_Node], root: _Node, start: _Node, deadline_seconds: float) -> None:
+        self._nodes, self._root, self._start, self._deadline_seconds = nodes, root, start, deadline_seconds
+        self._blocks: list[tuple[str, int]] = []
+        self._inline: list[str] = []
+        self._lists: list[tuple[_Node, Iterator[int] | None]] = []
+        self._tables: list[_Node] = []
+        self._cells: list[str] | None = None  # of the row being written
+        self._prefix, self._group = "", -1
+        self._seen: set[str] = set()
+        self._folds = sum(node.tag in _CODE_TAGS for node in nodes) <= MAX_CODE_BLOCKS_TO_FOLD
+
+    def write(self) -> str:
+        opened: list[_Node] = []
+        position = self._root.index
+        while True:
+            while opened and opened[-1].end <= position:
+                node = opened.pop()
+                self._leave(node)
+                self._add(node.element.tail if node is not self._root and position > self._start.index else "")
+            if position >= self._root.end:
+                break
+            if position % 1024 == 0:
+                _check_clock(self._deadline_seconds)
+            node = self._nodes[position]
+            if node.end <= self._start.index:
+                position = node.end
+            elif position >= self._start.index and self._write_whole(node):
+                self._add(node.element.tail if node is not self._root else "")
+                position = node.end
+            else:
+                self._enter(node)
+                self._add(node.element.text if position >= self._start.index else "")
+                opened.append(node)
+                position += 1
+        self._flush()
+        parts: list[str] = []
+        previous = -1
+        for text, group in self._blocks:
+            parts += ["\n" if group == previous != -1 else "\n\n", text]
+            previous = group
+        return "".join(parts[1:])
+
+    def _write_whole(self, node: _Node) -> bool:
+        """Write what is not walked into: what was removed, code, marks."""
+        if node.removed or self._is_mark(node):
+            if not node.is_inline:
+                self._flush()
+                self._add(node.label)
+                self._flush()
+        elif _is_code_block(self._nodes, node) and self._cells is None:
+            self._flush()
+            code = _CodeWriter(self._nodes, node).write()
+            if code and (_LETTER.search(code) or not self._tables):  # else the column of line numbers
+                self._blocks.append((_fence(code), -1))
+                self._prefix = ""
+        elif node.tag == "sup" and node.chars <= 6:
+            self._write_sup(node)
+        elif node.tag == "rt":
+            self._add(f"({node.text()})")
+        else:
+            return False
+        return True
+
+    def _is_mark(self, node: _Node) -> bool:
+        """A sign that links to its own heading, a column of line numbers, the name of a language above code."""
+        if node.tag == "a" and node.chars <= 3:
+            return bool(_ANCHOR_SIGN.fullmatch(node.text()))
+        if node.words & _LINE_NUMBER_WORDS:
+            return not _LETTER.search(node.text())
+        return bool(node.words & _LANGUAGE_WORDS) and node.chars <= 20
+
+    def _write_sup(self, node: _Node) -> None:
+        """A footnote's mark as `[1]`, a power as `10^6`."""
+        text = node.text()
+        around = [cast("_Node", node.parent), *self._nodes[node.index + 1 : node.end]]
+        if any(link.tag == "a" and link.element.get("href", "").startswith("#") for link in around):
+            text = f"[{text.strip('[]')}]"
+        elif text.lstrip("-−+").isdigit() and self._inline and self._inline[-1][-1:].isdigit():
+            text = f"^{text}"
+        self._inline.append(text)
+
+    def _enter(self, node: _Node) -> None:
+        if node.tag == "br":
+            self._inline.append("\n" if self._cells is None else " ")
+        elif not node.is_inline:
+            self._flush()
+            if node.tag in ("ul", "ol"):
+                start = node.element.get("start", "1")
+                numbers = itertools.count(int(start) if start.isdecimal() else 1) if node.tag == "ol" else None
+                self._lists.append((node, numbers))
+            elif node.tag == "li":
+                self._enter_item(node)
+            elif node.tag == "table":
+                self._tables.append(node)
+            elif node.tag == "tr" and not node.rich and self._cells is None:
+                self._cells = []
+
+    def _enter_item(self, node: _Node) -> None:
+        holder, numbers = self._lists[-1] if self._lists else (None, None)
+        if self._cells is not None or any(inner.tag in _HEADINGS for inner in self._nodes[node.index : node.end]):
+            if holder is not None:
+                holder.label = "cards"  # a list of cards is layout
+            return
+        mark = f"{next(numbers)}." if numbers is not None else "-"
+        depth = sum(inner.label != "cards" for inner, _ in self._lists)
+        self._prefix = "  " * max(0, depth - 1) + mark + " "
+        self._group = self._lists[0][0].index if holder is not None else -1
+
+    def _leave(self, node: _Node) -> None:
+        if node.tag in ("td", "th") and self._cells is not None:
+            self._cells.append(" ".join(self._take().split()))
+        elif node.tag == "tr" and self._cells is not None and not node.rich:
+            cells, self._cells = self._cells, None
+            filled = [cell for cell in cells if cell]
+            row = " | ".join(filled if len(filled) == 1 else cells).rstrip(" |")
+            if row:
+                self._blocks.append((row, self._tables[-1].index if self._tables else -1))
+        elif not node.is_inline and node.tag != "br":
+            self._flush(is_heading=node.tag in _HEADINGS)
+            if node.tag in ("ul", "ol"):
+                self._lists.pop()
+            elif node.tag == "table":
+                self._tables.pop()
+            if node.tag in ("li", "ul", "ol"):
+                self._prefix, self._group = "", -1
+
+    def _add(self, text: str | None) -> None:
+        if text:
+            self._inline.append(re.sub(r"\s+", " ", text))
+
+    def _take(self) -> str:
+        text = re.sub(r" *\n *", "\n", re.sub(" +", " ", clean_text("".join(self._inline)))).strip()
+        self._inline.clear()
+        return re.sub(r"\n{2,}", "\n\n", text)
+
+    def _flush(self, *, is_heading: bool = False) -> None:
+        """End the block, if one is open; inside a row blocks end in a blank."""
+        if self._cells is not None:
+            self._inline.append(" ")
+            return
+        text = self._take()
+        is_repeated = self._folds and len(text) > REPEATED_CHARACTERS and text in self._seen
+        if text and not is_repeated and (is_heading or not _NOISE_LINE.fullmatch(text)):
+            self._seen.add(text)
+            self._blocks.append((self._prefix + text, self._group if self._prefix else -1))
+            self._prefix = ""
+
+
+def _find_fragment(nodes: list[_Node], root: _Node, fragment: str) -> _Node:
+    """Where `#fragment` leads inside the main text; `root` when it leads nowhere."""
+    names = {fragment, unquote(fragment), f"user-content-{fragment}"} - {""}
+    for node in _remaining(nodes, root):
+        if names.isdisjoint((node.element.get("id"), node.tag == "a" and node.element.get("name"))):
+            continue
+        while node.parent is not None and node.parent.tag in (
+            *_HEADINGS,
+            "p",
+            "dt",
+            "dd",
+            "li",
+            "tr",
+            "td",
+            "th",
+            "pre",
+        ):
+            node = node.parent
+        return node
+    return root
+
+
+def _describe_product(root: Any) -> str:
+    """The description in a product's own metadata (JSON-LD), "" when there is none."""
+    for script in root.xpath("//script[@type='application/ld+json']"):
+        with contextlib.suppress(ValueError, RecursionError):
+            data = json.loads(script.text or "", strict=False)
+            graph = data.get("@graph", data) if isinstance(data, dict) else data
+            for item in graph if isinstance(graph, list) else [graph]:
+                if isinstance(item, dict) and item.get("@type") in ("Product", ["Product"], "ProductGroup"):
+                    text = item.get("description")
+                    return " ".join(re.sub(r"<[^>]*>", " ", text).split()) if isinstance(text, str) else ""
+    return ""
+
 
 def extract_main_text(html: bytes | str, url: str = "") -> str:
-    """The main text of an HTML page."""
-    raise NotImplementedError
+    """The main text of an HTML page, without a word limit; "" when it has none. `#fragment` of `url`: from there on.
+
+    Raises PageError when the page holds more markup than memory allows, or takes more than EXTRACT_CPU_SECONDS.
+    """
+    deadline_seconds = time.thread_time() + EXTRACT_CPU_SECONDS
+    tree = _parse_html(html if isinstance(html, str) else decode_body(html))
+    if tree is None:
+        return ""
+    kind = _judge_kind(tree, url)
+    is_question = bool(tree.xpath("//*[contains(@itemtype, 'schema.org/Question')]"))
+    _repair(tree)
+    body = tree.find("body")
+    body = tree if body is None else body
+    for by_name in (True, False):
+        nodes = _index(body, deadline_seconds)
+        _remove_landmarks(nodes)
+        if (kind != "forum" or is_question) and not _remove_comments(nodes, is_question=is_question):
+            kind = "forum"
+        _weigh(nodes)
+        available = nodes[0].running
+        if by_name:
+            _remove_named(nodes, kind)
+        root = _choose_root(nodes, kind)
+        if by_name:
+            _remove_sections(nodes, root, kind)
+        if root.running >= MIN_KEPT_SHARE * available:
+            break
+    start = _find_fragment(nodes, root, urlsplit(url).fragment)
+    return _TextWriter(nodes, root, start, deadline_seconds).write()
 
 
 # What a page's text is made with, by media type; any other type that is fetched is text already.
