@@ -13,6 +13,7 @@ To add a parameter, an engine or a page kind see `docs/architecture.md`.
 from __future__ import annotations
 
 import asyncio
+import bisect
 import codecs
 import contextlib
 import faulthandler
@@ -557,15 +558,12 @@ def narrow_settings(settings: Settings, pins: object) -> Settings:
         raise SettingError(f"{SETTINGS_META_KEY} takes " + ", ".join(PINNED_SETTINGS) + ".")
     values: dict[str, Any] = {}
     for row in fields(Settings):
-        if text := pins.get(row.name):
+        if (text := pins.get(row.name)) is not None:
             try:
                 values[row.name] = row.metadata["parse"](text)
-                if not values[row.name]:
-                    raise ValueError(text)
             except (ValueError, TypeError, AttributeError):
-                raise SettingError(
-                    f"{row.name}: {clean_line(str(text))[:80]!r} is not {row.metadata['accepts']}."
-                ) from None
+                accepted = row.metadata["accepts"]
+                raise SettingError(f"Bad pin {row.name}: got {show_value(text)}; accepted: {accepted}.") from None
     engines = tuple(name for name in settings.engines if name in values.get("engines", ENGINES))
     allow_domains = _intersect_sites(settings.allow_domains, values.get("allow_domains", ()))
     if not engines or (not allow_domains and settings.allow_domains):
@@ -2757,10 +2755,10 @@ Report = Callable[[float, float, str], Awaitable[None]]  # progress so far, the 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a call brought: results best first, how many of the first have what from their page, and how it went.
+    """What a call brought: results best first, and how it went.
 
-    `page_notes` holds, for each page asked for, `extract` or the reason why its result keeps the snippet;
-    `snippets` what each result falls back to when its extract has to go.
+    `snippets` holds what each result falls back to when its extract has to go; `page_notes`, for each page asked for,
+    `extract` or the reason why its result keeps the snippet.
     """
 
     results: tuple[SearchResult, ...]
@@ -2790,14 +2788,15 @@ async def web_search(
     await tell(0, 1 + EXTRACT_COUNT, "Searching")
     outcome = await search(build_engine_query(request, settings))
     hits = [hit for hit in outcome.hits if is_wanted(hit.url, request, settings)][:MAX_RESULTS]
+    results = [assemble_result(hit) for hit in hits]
+    snippets = tuple(result["summary"] for result in results)
     budget_seconds = CALL_TIMEOUT_SECONDS - (time.monotonic() - started) - ANSWER_RESERVE_SECONDS
-    extracts = await read_extracts(hits[:EXTRACT_COUNT], request, read_page, tell, budget_seconds)
-    results = [assemble_result(hit, "") for hit in hits]
-    results[: len(extracts)] = [assemble_result(hit, text) for hit, (text, _) in zip(hits, extracts, strict=False)]
+    readings = await read_extracts(hits[:EXTRACT_COUNT], request, read_page, tell, budget_seconds)
+    results[: len(readings)] = [assemble_result(hit, text) for hit, (text, _) in zip(hits, readings, strict=False)]
     return Answer(
         results=tuple(results),
-        snippets=tuple(hit.snippet for hit in hits),
-        page_notes=tuple(note for _, note in extracts),
+        snippets=snippets,
+        page_notes=tuple(note for _, note in readings),
         engine=outcome.engine,
         is_cached=outcome.is_cached,
         attempts=outcome.attempts,
@@ -2838,7 +2837,6 @@ async def read_extracts(
     hits: Sequence[SearchHit], request: SearchRequest, read_page: PageReader, tell: Report, budget_seconds: float
 ) -> list[tuple[str, str]]:
     """For each hit its extract and `extract`, or "" and the reason: every failure of a page ends here."""
-    word_limit = WORD_LIMIT_BY_CONTENT_SIZE[request.content_size]
     keep_seconds = KEEP_SECONDS_BY_TIMELIMIT[TIMELIMIT_BY_RECENCY[request.recency]]
     pages_done = 0
 
@@ -2846,48 +2844,59 @@ async def read_extracts(
         nonlocal pages_done
         try:
             text = await read_page(hit.url, LANGUAGES_BY_LOCATION[request.location], keep_seconds)
+            reading = choose_extract(text, hit.snippet, WORD_LIMIT_BY_CONTENT_SIZE[request.content_size])
         except PageError as error:
-            logger.info("A page keeps its snippet: %s", error.reason)
-            return "", error.reason
+            reading = "", error.reason
         except Exception:
-            logger.exception("A page keeps its snippet")
-            return "", "unexpected error"
-        finally:
-            pages_done += 1
-            await tell(1 + pages_done, 1 + EXTRACT_COUNT, f"Read {site_name(hit.url)}")
-        if count_words(text) < count_words(hit.snippet):
-            return "", "less text than the snippet"
-        return (truncate_words(text, word_limit), "extract") if text else ("", "no text")
+            logger.exception("An unexpected error ended the reading of a page")
+            reading = "", "unexpected error"
+        if not reading[0]:
+            logger.info("A page keeps its snippet: %s", reading[1])
+        pages_done += 1
+        await tell(1 + pages_done, 1 + EXTRACT_COUNT, f"Read {site_name(hit.url)}")
+        return reading
 
     tasks = [asyncio.create_task(read(hit)) for hit in hits]
     try:
         if tasks:
             await asyncio.wait(tasks, timeout=max(0.0, budget_seconds))
-        return [task.result() if task.done() else ("", "timed out") for task in tasks]
+        is_read = [task.done() and not task.cancelled() for task in tasks]
+        return [task.result() if done else ("", "timed out") for task, done in zip(tasks, is_read, strict=True)]
     finally:
         for task in tasks:
             task.cancel()
 
 
+def choose_extract(text: str, snippet: str, word_limit: int) -> tuple[str, str]:
+    """The extract of a page's text and `extract`, or "" and the reason why the snippet is the better summary."""
+    extract = truncate_words(text, word_limit)
+    if not extract.strip():
+        return "", "no text"
+    if count_words(extract) < min(count_words(snippet), word_limit):
+        return "", "less text than the snippet"
+    return extract, "extract"
+
+
 def site_name(url: str) -> str:
     """The host without `www.`, from the URL alone."""
-    return re.sub(r"^www\.", "", urlsplit(url).hostname or "")
+    return re.sub(r"^www\.", "", split_url(url).hostname or "")
 
 
 def favicon_url(url: str) -> str:
-    """`scheme://host[:port]/favicon.ico`, from the URL alone."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/favicon.ico"
+    """`scheme://host[:port]/favicon.ico`, from the URL alone; "" for a URL without a host."""
+    parts = split_url(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/favicon.ico" if parts.hostname else ""
 
 
-def assemble_result(hit: SearchHit, extract: str) -> SearchResult:
-    """A hit and its extract, or "" for none, as the five fields."""
+def assemble_result(hit: SearchHit, extract: str = "") -> SearchResult:
+    """A hit and its extract, or "" for none, as the five fields: nothing in them that cannot be sent or seen."""
+    url = clean_line(hit.url)
     return SearchResult(
-        title=hit.title,
-        url=hit.url,
-        summary=extract or hit.snippet,
-        site_name=site_name(hit.url),
-        favicon=favicon_url(hit.url),
+        title=clean_line(hit.title),
+        url=url,
+        summary=clean_text(extract).strip() or clean_text(hit.snippet),
+        site_name=site_name(url),
+        favicon=favicon_url(url),
     )
 
 
@@ -2895,25 +2904,38 @@ def render_results(answer: Answer, max_bytes: int) -> str:
     """The results as compact JSON of at most `max_bytes` bytes of UTF-8.
 
     What has to go is cut from the last extracts first, at a word, marked `…`; an extract with no room left gives way
-    to its snippet. Titles, URLs and snippets stay; only where these alone are too long do the last results go.
+    to its snippet. Titles, URLs and snippets stay: only where these alone are too long, as no engine's are, are the
+    last snippets cut too, and then the last results left out.
     """
     results = list(answer.results)
-    for index in reversed([i for i, note in enumerate(answer.page_notes) if note == "extract"]):
-        excess_bytes = len(_to_json(results).encode()) - max_bytes
-        if excess_bytes <= 0:
-            break
-        result = results[index]
-        extract = truncate_bytes(result["summary"], len(result["summary"].encode()) - excess_bytes)
-        snippet = answer.snippets[index]
-        kept = extract if len(extract) > len(snippet) else snippet
-        results[index] = SearchResult(**{**result, "summary": kept})
-    while len(results) > 1 and len(_to_json(results).encode()) > max_bytes:
+    for shortest in (answer.snippets, ("",) * len(results)):
+        for index in reversed(range(len(results))):
+            excess_bytes = _json_bytes(results) - max_bytes
+            if excess_bytes <= 0:
+                return _to_json(results)
+            summary = _shorten(results[index]["summary"], shortest[index], excess_bytes)
+            results[index] = SearchResult(**{**results[index], "summary": summary})
+    while results and _json_bytes(results) > max_bytes:
         results.pop()
     return _to_json(results)
 
 
-def _to_json(results: Sequence[SearchResult]) -> str:
-    text = json.dumps(results, ensure_ascii=False, separators=(",", ":"))
+def _shorten(summary: str, shortest: str, excess_bytes: int) -> str:
+    """`summary` by `excess_bytes` of JSON shorter, or `shortest` where that is longer than what would be left."""
+    room = _json_bytes(summary) - excess_bytes
+    # An escape makes two bytes or more of one, so the length of text that fits has to be searched for.
+    lengths = range(len(summary.encode()) + 1)
+    length = bisect.bisect_right(lengths, room, key=lambda length: _json_bytes(truncate_bytes(summary, length))) - 1
+    cut = truncate_bytes(summary, length)
+    return cut if len(cut) > len(shortest) else min(summary, shortest, key=_json_bytes)
+
+
+def _json_bytes(value: object) -> int:
+    return len(_to_json(value).encode())
+
+
+def _to_json(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     for separator in "\u2028\u2029\x85":  # line breaks to some readers of line-based JSON
         text = text.replace(separator, f"\\u{ord(separator):04x}")
     return text
@@ -3008,15 +3030,17 @@ async def answer_call(
     pins: object = MappingProxyType({}),
 ) -> Reply:
     """A call's reply, whatever happens: no exception but a cancellation leaves here, and no exception's text either."""
-    notes = tuple(f"Note: a setting of this search server was ignored. {bad.sentence}" for bad in bad_settings)
-    if any(bad.guards for bad in bad_settings):
-        sentences = " ".join(bad.sentence for bad in bad_settings if bad.guards)
-        text = f"Search failed: a setting of this search server is wrong. {sentences} A retry cannot help."
-        return Reply((text,), True, {})
+    notes = tuple(
+        f"Note: this search server ignores a setting. {bad.sentence}" for bad in bad_settings if not bad.guards
+    )
+    if guarding := " ".join(bad.sentence for bad in bad_settings if bad.guards):
+        text = f"Search failed: a setting of this search server is wrong. {guarding} A retry cannot help."
+        return Reply((text, *notes), True, {})
     try:
         settings = narrow_settings(settings, pins)
         request = parse_request(arguments)
         answer = await web_search(request, settings, search=search, read_page=read_page, report=report)
+        results = render_results(answer, max_bytes - sum(len(note.encode()) for note in notes))
     except SearchError as error:
         return Reply((str(error), *notes), True, _diagnostics(error.attempts))
     except ArgumentError as error:
@@ -3027,7 +3051,7 @@ async def answer_call(
         logger.exception("An unexpected error ended a call")
         return Reply((INTERNAL_ERROR_TEXT, *notes), True, {})
     hint = () if answer.results else (NO_RESULTS_HINT,)
-    return Reply((render_results(answer, max_bytes), *hint, *notes), False, _answer_diagnostics(answer))
+    return Reply((results, *hint, *notes), False, _answer_diagnostics(answer))
 
 
 def _diagnostics(attempts: Sequence[Attempt]) -> dict[str, Any]:
