@@ -2244,6 +2244,7 @@ WARM_UP_MODULES: Final = ("ddgs", "httpx", "lxml.html", "readability")
 SDK_VERSION: Final = "2.3"  # the SDK whose answers `Prelude` gives; another one answers for itself
 HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 ENVELOPE_VERSION: Final = "2026-07-28"
+MAX_PRELUDE_LINES: Final = 16  # more than a handshake takes; their answers fit into a pipe that nobody reads yet
 _PROTOCOL_META_PREFIX: Final = "io.modelcontextprotocol/"
 
 PARSE_ERROR: Final = (-32700, "Parse error")
@@ -2294,10 +2295,12 @@ class Prelude:
 
     def __init__(self) -> None:
         self._era: Literal["", "handshake", "envelope"] = ""
+        self._lines_left = MAX_PRELUDE_LINES
 
     def answer(self, line: bytes) -> str | None:
         """The SDK's answer to a line, "" where it gives none, None where it is not known exactly."""
-        if b"\\u" in line:  # may spell half a character, which the SDK refuses
+        self._lines_left -= 1
+        if self._lines_left < 0 or b"\\u" in line:  # an escape may spell half a character, which the SDK refuses
             return None
         try:
             message = json.loads(line.decode())
@@ -2376,14 +2379,13 @@ def _is_plain_client(info: Any, capabilities: Any) -> bool:
 
 
 def _is_plain_capabilities(capabilities: Any) -> bool:
-    known = {"roots", "sampling", "elicitation", "experimental"}
-    if not isinstance(capabilities, dict) or not set(capabilities) <= known:
+    if not isinstance(capabilities, dict) or not all(isinstance(table, dict) for table in capabilities.values()):
         return False
-    if capabilities.pop("roots", {}) not in ({}, {"listChanged": False}, {"listChanged": True}):
+    if not set(capabilities) <= {"roots", "sampling", "elicitation", "experimental"}:
         return False
-    return all(
-        isinstance(table, dict) and all(value == {} for value in table.values()) for table in capabilities.values()
-    )
+    others = {**capabilities, "roots": {}}  # `roots` has one flag, the others have empty tables
+    is_plain_roots = capabilities.get("roots", {}) in ({}, {"listChanged": False}, {"listChanged": True})
+    return is_plain_roots and all(value == {} for table in others.values() for value in table.values())
 
 
 def _is_plain_meta_only(params: Any) -> bool:
@@ -2423,6 +2425,7 @@ class StdioTransport:
 
     def __init__(self, source: BinaryIO, sink: int, prelude: Prelude | None) -> None:
         self.loop = asyncio.new_event_loop()
+        self._parent = os.getppid()  # known before it can be gone
         self.handshake_done = threading.Event()
         self._source, self._sink, self._prelude = source, sink, prelude
         self._write_lock = threading.Lock()
@@ -2459,7 +2462,7 @@ class StdioTransport:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._feed, to_server)
             tasks.start_soon(self._drain, from_server)
-            tasks.start_soon(leave_with_parent)
+            tasks.start_soon(leave_with_parent, self._parent)
             threading.Thread(target=warm_up, daemon=True).start()
             await server.run(read_stream, write_stream, server.create_initialization_options())
             tasks.cancel_scope.cancel()
@@ -2548,9 +2551,8 @@ def refuse_line(line: bytes) -> str:
     return _to_line({"jsonrpc": "2.0", "id": request_id, "error": {"code": code, "message": text}})
 
 
-async def leave_with_parent() -> None:
+async def leave_with_parent(parent: int) -> None:
     """Ends the process when its parent is gone: a stdin that something else holds open does not end then."""
-    parent = os.getppid()
     while os.getppid() == parent:
         await asyncio.sleep(PARENT_CHECK_SECONDS)
     leave()
