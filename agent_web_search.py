@@ -290,8 +290,9 @@ _CJK = (
     "\uf900-\ufaff\uff66-\uff9f\U00020000-\U000323af"
 )
 # A word: one Chinese, Japanese or Korean character, or a letter or digit and what follows up to a blank or such a one.
-_WORD = re.compile(rf"[{_CJK}]|[^\W_{_CJK}][^\s{_CJK}]*")
-_WORD_TAIL = re.compile(rf"(?<=[\s{_CJK}])[^\s{_CJK}]+\Z")
+# (Not compiled here: patterns of such classes take 20 ms, and the handshake does not need them; `re` keeps them.)
+_WORD = rf"[{_CJK}]|[^\W_{_CJK}][^\s{_CJK}]*"
+_WORD_TAIL = rf"(?<=[\s{_CJK}])[^\s{_CJK}]+\Z"
 _MAX_WORD_CHARACTERS = 100  # how far back a cut looks for the border of a word; longer ones are cut inside
 _FENCE = re.compile("`{3,}|~{3,}")
 _FENCE_LINE = re.compile(r"^ {0,3}(`{3,}(?=[^`\n]*$)|~{3,})(.*)$", re.MULTILINE)
@@ -327,7 +328,7 @@ def show_value(value: Any) -> str:
 
 def count_words(text: str) -> int:
     """Words as a person counts them: a run of letters is one, each Chinese, Japanese or Korean character is one."""
-    return sum(1 for _ in _WORD.finditer(text))
+    return sum(1 for _ in re.finditer(_WORD, text))
 
 
 def truncate_words(text: str, limit: int) -> str:
@@ -336,7 +337,7 @@ def truncate_words(text: str, limit: int) -> str:
     A page without blanks is cut at `limit` x `MAX_BYTES_PER_WORD` bytes of UTF-8 instead.
     """
     end = len(text)
-    for position, match in enumerate(_WORD.finditer(text), start=1):
+    for position, match in enumerate(re.finditer(_WORD, text), start=1):
         if position > limit:
             text = _mark_cut(text[:end])
             break
@@ -353,7 +354,7 @@ def truncate_bytes(text: str, max_bytes: int) -> str:
     longest_fence = max(_FENCE.findall(head), key=len, default="")
     mark_bytes = len(f"\n{longest_fence}\n{ELLIPSIS}".encode())
     head = raw[: max(0, max_bytes - mark_bytes)].decode(errors="ignore")
-    tail = _WORD_TAIL.search(head, max(0, len(head) - _MAX_WORD_CHARACTERS))
+    tail = re.compile(_WORD_TAIL).search(head, max(0, len(head) - _MAX_WORD_CHARACTERS))
     return _mark_cut(head[: tail.start()] if tail else head)
 
 
@@ -624,9 +625,9 @@ def load_settings(flags: Mapping[str, str | None], environ: Mapping[str, str]) -
 
 # -- Request ----------------------------------------------------------------------------------------------------
 
-_HAN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af]")
-_KANA_OR_HANGUL = re.compile(r"[\u1100-\u11ff\u3040-\u30ff\u31f0-\u31ff\uac00-\ud7ff\uff66-\uff9f]")
-_LATIN_WORD = re.compile(r"[^\W\d_\u2e80-\U0003ffff]+")
+_HAN = r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af]"  # compiled when first used, as above
+_KANA_OR_HANGUL = r"[\u1100-\u11ff\u3040-\u30ff\u31f0-\u31ff\uac00-\ud7ff\uff66-\uff9f]"
+_LATIN_WORD = r"[^\W\d_\u2e80-\U0003ffff]+"
 
 
 @dataclass(frozen=True)
@@ -687,8 +688,9 @@ def is_wanted(url: str, request: SearchRequest, settings: Settings) -> bool:
 
 def guess_location(query: str) -> Location:
     """`cn` for a query written in Chinese (Han characters, at least as many as Latin words, no kana or hangul)."""
-    han_count = len(_HAN.findall(query))
-    is_chinese = han_count and han_count >= len(_LATIN_WORD.findall(query)) and not _KANA_OR_HANGUL.search(query)
+    han_count = len(re.findall(_HAN, query))
+    latin_count = len(re.findall(_LATIN_WORD, query))
+    is_chinese = han_count and han_count >= latin_count and not re.search(_KANA_OR_HANGUL, query)
     return "cn" if is_chinese else "us"
 
 
@@ -2133,6 +2135,7 @@ def create_server(
     settings = settings or Settings()
     search = search or EngineSearch(settings)
     read_page = PageReader(fetch or HttpPageFetcher(settings))
+    watchdog = FreezeWatchdog()
     tools = types.ListToolsResult(tools=[types.Tool.model_validate(tool_definition())])
 
     async def list_tools(
@@ -2147,16 +2150,17 @@ def create_server(
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {clean_line(parameters.name)[:80]}")
         client = context.session.client_params
         client_name = client.client_info.name if client else ""
-        reply = await answer_call(
-            parameters.arguments or {},
-            settings,
-            bad_settings,
-            pins=(context.meta or {}).get(SETTINGS_META_KEY, {}),
-            search=search,
-            read_page=read_page,
-            report=context.session.report_progress,
-            max_bytes=settings.answer_bytes or ANSWER_BYTES_BY_CLIENT.get(client_name, ANSWER_BYTES),
-        )
+        with watchdog.watch():
+            reply = await answer_call(
+                parameters.arguments or {},
+                settings,
+                bad_settings,
+                pins=(context.meta or {}).get(SETTINGS_META_KEY, {}),
+                search=search,
+                read_page=read_page,
+                report=context.session.report_progress,
+                max_bytes=settings.answer_bytes or ANSWER_BYTES_BY_CLIENT.get(client_name, ANSWER_BYTES),
+            )
         content: list[types.ContentBlock] = [types.TextContent(text=text) for text in reply.texts]
         meta = {DIAGNOSTICS_META_KEY: reply.diagnostics}
         return types.CallToolResult(content=content, is_error=reply.is_error, _meta=meta)
