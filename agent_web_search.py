@@ -291,8 +291,9 @@ _CJK = (
     "\uf900-\ufaff\uff66-\uff9f\U00020000-\U000323af"
 )
 # A word: one Chinese, Japanese or Korean character, or a letter or digit and what follows up to a blank or such a one.
-_WORD = re.compile(rf"[{_CJK}]|[^\W_{_CJK}][^\s{_CJK}]*")
-_WORD_TAIL = re.compile(rf"(?<=[\s{_CJK}])[^\s{_CJK}]+\Z")
+# (Not compiled here: patterns of such classes take 20 ms, and the handshake does not need them; `re` keeps them.)
+_WORD = rf"[{_CJK}]|[^\W_{_CJK}][^\s{_CJK}]*"
+_WORD_TAIL = rf"(?<=[\s{_CJK}])[^\s{_CJK}]+\Z"
 _MAX_WORD_CHARACTERS = 100  # how far back a cut looks for the border of a word; longer ones are cut inside
 _FENCE = re.compile("`{3,}|~{3,}")
 _FENCE_LINE = re.compile(r"^ {0,3}(`{3,}(?=[^`\n]*$)|~{3,})(.*)$", re.MULTILINE)
@@ -328,7 +329,7 @@ def show_value(value: Any) -> str:
 
 def count_words(text: str) -> int:
     """Words as a person counts them: a run of letters is one, each Chinese, Japanese or Korean character is one."""
-    return sum(1 for _ in _WORD.finditer(text))
+    return sum(1 for _ in re.finditer(_WORD, text))
 
 
 def truncate_words(text: str, limit: int) -> str:
@@ -337,7 +338,7 @@ def truncate_words(text: str, limit: int) -> str:
     A page without blanks is cut at `limit` x `MAX_BYTES_PER_WORD` bytes of UTF-8 instead.
     """
     end = len(text)
-    for position, match in enumerate(_WORD.finditer(text), start=1):
+    for position, match in enumerate(re.finditer(_WORD, text), start=1):
         if position > limit:
             text = _mark_cut(text[:end])
             break
@@ -354,7 +355,7 @@ def truncate_bytes(text: str, max_bytes: int) -> str:
     longest_fence = max(_FENCE.findall(head), key=len, default="")
     mark_bytes = len(f"\n{longest_fence}\n{ELLIPSIS}".encode())
     head = raw[: max(0, max_bytes - mark_bytes)].decode(errors="ignore")
-    tail = _WORD_TAIL.search(head, max(0, len(head) - _MAX_WORD_CHARACTERS))
+    tail = re.compile(_WORD_TAIL).search(head, max(0, len(head) - _MAX_WORD_CHARACTERS))
     return _mark_cut(head[: tail.start()] if tail else head)
 
 
@@ -622,9 +623,9 @@ def load_settings(flags: Mapping[str, str | None], environ: Mapping[str, str]) -
 
 # -- Request ----------------------------------------------------------------------------------------------------
 
-_HAN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af]")
-_KANA_OR_HANGUL = re.compile(r"[\u1100-\u11ff\u3040-\u30ff\u31f0-\u31ff\uac00-\ud7ff\uff66-\uff9f]")
-_LATIN_WORD = re.compile(r"[^\W\d_\u2e80-\U0003ffff]+")
+_HAN = r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af]"  # compiled when first used, as above
+_KANA_OR_HANGUL = r"[\u1100-\u11ff\u3040-\u30ff\u31f0-\u31ff\uac00-\ud7ff\uff66-\uff9f]"
+_LATIN_WORD = r"[^\W\d_\u2e80-\U0003ffff]+"
 
 
 @dataclass(frozen=True)
@@ -685,8 +686,9 @@ def is_wanted(url: str, request: SearchRequest, settings: Settings) -> bool:
 
 def guess_location(query: str) -> Location:
     """`cn` for a query written in Chinese (Han characters, at least as many as Latin words, no kana or hangul)."""
-    han_count = len(_HAN.findall(query))
-    is_chinese = han_count and han_count >= len(_LATIN_WORD.findall(query)) and not _KANA_OR_HANGUL.search(query)
+    han_count = len(re.findall(_HAN, query))
+    latin_count = len(re.findall(_LATIN_WORD, query))
+    is_chinese = han_count and han_count >= latin_count and not re.search(_KANA_OR_HANGUL, query)
     return "cn" if is_chinese else "us"
 
 
@@ -2971,6 +2973,7 @@ def create_server(
     settings = settings or Settings()
     search = search or EngineSearch(settings)
     read_page = PageReader(fetch or HttpPageFetcher(settings))
+    watchdog = FreezeWatchdog()
     tools = types.ListToolsResult(tools=[types.Tool.model_validate(tool_definition())])
 
     async def list_tools(
@@ -2985,16 +2988,17 @@ def create_server(
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {clean_line(parameters.name)[:80]}")
         client = context.session.client_params
         client_name = client.client_info.name if client else ""
-        reply = await answer_call(
-            parameters.arguments or {},
-            settings,
-            bad_settings,
-            pins=(context.meta or {}).get(SETTINGS_META_KEY, {}),
-            search=search,
-            read_page=read_page,
-            report=context.session.report_progress,
-            max_bytes=settings.answer_bytes or ANSWER_BYTES_BY_CLIENT.get(client_name, ANSWER_BYTES),
-        )
+        with watchdog.watch():
+            reply = await answer_call(
+                parameters.arguments or {},
+                settings,
+                bad_settings,
+                pins=(context.meta or {}).get(SETTINGS_META_KEY, {}),
+                search=search,
+                read_page=read_page,
+                report=context.session.report_progress,
+                max_bytes=settings.answer_bytes or ANSWER_BYTES_BY_CLIENT.get(client_name, ANSWER_BYTES),
+            )
         content: list[types.ContentBlock] = [types.TextContent(text=text) for text in reply.texts]
         meta = {DIAGNOSTICS_META_KEY: reply.diagnostics}
         return types.CallToolResult(content=content, is_error=reply.is_error, _meta=meta)
@@ -3084,6 +3088,7 @@ WARM_UP_MODULES: Final = ("ddgs", "httpx", "lxml.html", "readability")
 SDK_VERSION: Final = "2.3"  # the SDK whose answers `Prelude` gives; another one answers for itself
 HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 ENVELOPE_VERSION: Final = "2026-07-28"
+MAX_PRELUDE_LINES: Final = 16  # more than a handshake takes; their answers fit into a pipe that nobody reads yet
 _PROTOCOL_META_PREFIX: Final = "io.modelcontextprotocol/"
 
 PARSE_ERROR: Final = (-32700, "Parse error")
@@ -3134,10 +3139,12 @@ class Prelude:
 
     def __init__(self) -> None:
         self._era: Literal["", "handshake", "envelope"] = ""
+        self._lines_left = MAX_PRELUDE_LINES
 
     def answer(self, line: bytes) -> str | None:
         """The SDK's answer to a line, "" where it gives none, None where it is not known exactly."""
-        if b"\\u" in line:  # may spell half a character, which the SDK refuses
+        self._lines_left -= 1
+        if self._lines_left < 0 or b"\\u" in line:  # an escape may spell half a character, which the SDK refuses
             return None
         try:
             message = json.loads(line.decode())
@@ -3216,14 +3223,13 @@ def _is_plain_client(info: Any, capabilities: Any) -> bool:
 
 
 def _is_plain_capabilities(capabilities: Any) -> bool:
-    known = {"roots", "sampling", "elicitation", "experimental"}
-    if not isinstance(capabilities, dict) or not set(capabilities) <= known:
+    if not isinstance(capabilities, dict) or not all(isinstance(table, dict) for table in capabilities.values()):
         return False
-    if capabilities.pop("roots", {}) not in ({}, {"listChanged": False}, {"listChanged": True}):
+    if not set(capabilities) <= {"roots", "sampling", "elicitation", "experimental"}:
         return False
-    return all(
-        isinstance(table, dict) and all(value == {} for value in table.values()) for table in capabilities.values()
-    )
+    others = {**capabilities, "roots": {}}  # `roots` has one flag, the others have empty tables
+    is_plain_roots = capabilities.get("roots", {}) in ({}, {"listChanged": False}, {"listChanged": True})
+    return is_plain_roots and all(value == {} for table in others.values() for value in table.values())
 
 
 def _is_plain_meta_only(params: Any) -> bool:
@@ -3263,6 +3269,7 @@ class StdioTransport:
 
     def __init__(self, source: BinaryIO, sink: int, prelude: Prelude | None) -> None:
         self.loop = asyncio.new_event_loop()
+        self._parent = os.getppid()  # known before it can be gone
         self.handshake_done = threading.Event()
         self._source, self._sink, self._prelude = source, sink, prelude
         self._write_lock = threading.Lock()
@@ -3299,7 +3306,7 @@ class StdioTransport:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._feed, to_server)
             tasks.start_soon(self._drain, from_server)
-            tasks.start_soon(leave_with_parent)
+            tasks.start_soon(leave_with_parent, self._parent)
             threading.Thread(target=warm_up, daemon=True).start()
             await server.run(read_stream, write_stream, server.create_initialization_options())
             tasks.cancel_scope.cancel()
@@ -3388,9 +3395,8 @@ def refuse_line(line: bytes) -> str:
     return _to_line({"jsonrpc": "2.0", "id": request_id, "error": {"code": code, "message": text}})
 
 
-async def leave_with_parent() -> None:
+async def leave_with_parent(parent: int) -> None:
     """Ends the process when its parent is gone: a stdin that something else holds open does not end then."""
-    parent = os.getppid()
     while os.getppid() == parent:
         await asyncio.sleep(PARENT_CHECK_SECONDS)
     leave()
