@@ -906,7 +906,7 @@ class Memory(Generic[K, V]):
 
     def __init__(self, max_entries: int, max_bytes: int, size_bytes: Callable[[V], int]) -> None:
         self._max_entries, self._max_bytes, self._size_bytes = max_entries, max_bytes, size_bytes
-        self._kept: dict[K, tuple[V, float]] = {}  # with the end of its time; the longest unused first
+        self._kept: dict[K, tuple[V, float, int]] = {}  # with the end of its time and its bytes; longest unused first
         self._runs: dict[K, asyncio.Task[V]] = {}
         self._waiting_count = Counter[asyncio.Task[V]]()
 
@@ -917,9 +917,9 @@ class Memory(Generic[K, V]):
         """
         now = asyncio.get_running_loop().time
         if key in self._kept:
-            value, ends_at = self._kept.pop(key)
+            value, ends_at, size_bytes = self._kept.pop(key)
             if now() < ends_at:
-                self._kept[key] = value, ends_at
+                self._kept[key] = value, ends_at, size_bytes
                 return value, True
         if key not in self._runs:
             self._runs[key] = asyncio.create_task(make())
@@ -939,12 +939,12 @@ class Memory(Generic[K, V]):
 
     def _keep(self, key: K, value: V, ends_at: float) -> None:
         self._kept.pop(key, None)
-        self._kept[key] = value, ends_at
-        while len(self._kept) > self._max_entries or self._kept_bytes() > self._max_bytes:
+        size_bytes = self._size_bytes(value)
+        if size_bytes > self._max_bytes:  # it would only drive out the others
+            return
+        self._kept[key] = value, ends_at, size_bytes
+        while len(self._kept) > self._max_entries or sum(size for *_, size in self._kept.values()) > self._max_bytes:
             del self._kept[next(iter(self._kept))]
-
-    def _kept_bytes(self) -> int:
-        return sum(self._size_bytes(value) for value, _ in self._kept.values())
 
 
 # -- Search -----------------------------------------------------------------------------------------------------
@@ -1141,6 +1141,7 @@ PRIMP_FAILURES: Final[tuple[tuple[str, Outcome, str], ...]] = (
     (r"CONNECT failed", "unreachable", "{peer} does not answer as a proxy does"),
     (r"BuilderError", "unreachable", "{peer} has an address that cannot be used"),
     (r"resolving for socks proxy", "unreachable", "the name {host} does not resolve"),
+    (r"DNSError.* Name\(\"([^\"]+?)\.?\"\)", "unreachable", "the name {0} does not resolve"),
     (r"DNSError", "unreachable", "the name of {peer} does not resolve"),
     (r"os error (?:111|61|10061)\b", "unreachable", "{peer} refused the connection"),
     (r"ConnectError|RequestError", "unreachable", "the connection to {host} broke off"),
@@ -1210,11 +1211,14 @@ def ask_ddgs(engine: str, query: EngineQuery, settings: Settings, load_pem: Call
     primp trusts the system's store by itself, but lets `SSL_CERT_FILE` take its place: then it is given all there is.
     """
     proxy = os.environ.get("DDGS_PROXY") or proxy_for(f"https://{TRAITS_BY_ENGINE[engine].host}/", settings)
+    proxy = re.sub(r"^socks5://", "socks5h://", proxy)  # the proxy resolves names, as it does for pages
     engine_class = observing_engine(engine)
     observer = None
     rows: list[EngineRow] = []
     try:
-        observer = engine_class(proxy=proxy or None, timeout=ENGINE_TIMEOUT_SECONDS, verify=settings.ca_file or True)
+        has_more_certificates = settings.ca_file or os.environ.get("SSL_CERT_FILE")
+        with ca_path(load_pem()) if has_more_certificates else contextlib.nullcontext(True) as verify:
+            observer = engine_class(proxy=proxy or None, timeout=ENGINE_TIMEOUT_SECONDS, verify=verify)
         rows = observer.search(query.text, region=query.region, timelimit=query.timelimit) or []
     except (AttributeError, TypeError) as ex:
         raise changed_ddgs(engine) from ex
@@ -1301,12 +1305,12 @@ class Engine:
                 self._rest(asked_at, error.retry_after_seconds)
                 error.retry_after_seconds = self.rest_left_seconds()
             raise
-        if asked_at >= self._rest_began_at:
+        if asked_at > self._rest_began_at:
             self._rest_seconds = 0.0
         return hits
 
     def _rest(self, asked_at: float, retry_after_seconds: float | None) -> None:
-        if asked_at < self._rest_began_at:  # one of several that were under way: the same refusal
+        if asked_at <= self._rest_began_at:  # one of several that were under way: the same refusal
             return
         self._rest_seconds = min(max(FIRST_REST_SECONDS, self._rest_seconds * 2), MAX_REST_SECONDS)
         self._rest_began_at = asyncio.get_running_loop().time()
@@ -1322,14 +1326,14 @@ class Engine:
         return SearchError("rate limited", text, retry_after_seconds=self.wait_seconds())
 
 
-def engines_for(query: EngineQuery, settings: Settings) -> list[str]:
+def engines_for(query: EngineQuery) -> list[str]:
     """The engines for a query, DuckDuckGo first; one that ignores a filter of it only when every one does."""
 
     def honours(traits: EngineTraits) -> bool:
         is_region_honoured = not traits.regions or query.region in traits.regions
         return is_region_honoured and (traits.honours_recency or not query.timelimit)
 
-    engines = sorted(settings.engines, key=lambda engine: engine != "duckduckgo")
+    engines = sorted(query.engines, key=lambda engine: engine != "duckduckgo")
     return [engine for engine in engines if honours(TRAITS_BY_ENGINE[engine])] or engines
 
 
@@ -1447,13 +1451,11 @@ class EngineSearch:
 
     def __init__(self, settings: Settings, ask: EngineBackend | None = None) -> None:
         ask = ask or ddgs_backend(settings)
-        self._settings = settings
-        self._engines = {name: Engine(name, ask) for name in settings.engines}
+        self._engines = {name: Engine(name, ask) for name in ENGINES}
         self._memory: Memory[EngineQuery, SearchOutcome] = Memory(MEMORY_ENTRIES, MEMORY_BYTES, _hit_bytes)
 
     async def __call__(self, query: EngineQuery) -> SearchOutcome:
-        engines = [self._engines[name] for name in engines_for(query, self._settings)]
-        race = EngineRace(query, engines)
+        race = EngineRace(query, [self._engines[name] for name in engines_for(query)])
         outcome, is_kept = await self._memory.get(query, race.run, KEEP_SECONDS_BY_TIMELIMIT[query.timelimit])
         return replace(outcome, attempts=(), is_cached=True) if is_kept else outcome
 
