@@ -745,7 +745,7 @@ def proxy_for(url: str, settings: Settings) -> str:
     """The proxy through which `url` is reached, "" for none.
 
     The setting wins; else `HTTPS_PROXY` or `HTTP_PROXY` by the URL's scheme, then `ALL_PROXY`, in either case;
-    `NO_PROXY` applies to all of them.
+    `NO_PROXY` applies to all of them. A SOCKS proxy looks names up itself: here they may not resolve at all.
     """
     from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]
 
@@ -754,7 +754,8 @@ def proxy_for(url: str, settings: Settings) -> str:
     if proxy_bypass_environment(parts.hostname or "", proxies):
         return ""
     proxy = settings.proxy or proxies.get(parts.scheme) or proxies.get("all") or ""
-    return proxy if "://" in proxy or not proxy else f"http://{proxy}"
+    proxy = proxy if "://" in proxy or not proxy else f"http://{proxy}"
+    return re.sub(r"^socks5://", "socks5h://", proxy)
 
 
 # Where systems keep their trusted certificates as one PEM file: Debian, Fedora, SUSE, then Alpine and macOS. A frozen
