@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
 from agent_web_search import extract_main_text
 
 PAGES = Path(__file__).parent / "pages"
 FOLDERS = sorted(path.parent for path in PAGES.glob("*/source.html"))
-_FENCED = re.compile(r"^(`{3,})\n(.*?)\n\1$", re.M | re.S)
+_FENCED = re.compile(r"^(`{3,})\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)

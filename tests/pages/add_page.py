@@ -20,21 +20,22 @@ MAX_SOURCE_BYTES = 60_000  # a larger page is slow to read by eye, and its traps
 
 # A script is kept where it carries content: MathJax 2 keeps its TeX there, linked data may describe the page.
 _SCRIPT = re.compile(
-    r"<script\b(?![^>]*\btype\s*=\s*[\"']?(?:math/tex|application/ld\+json))[^>]*>.*?</script\s*>", re.I | re.S
+    r"<script\b(?![^>]*\btype\s*=\s*[\"']?(?:math/tex|application/ld\+json))[^>]*>.*?</script\s*>",
+    re.IGNORECASE | re.DOTALL,
 )
-_STYLE = re.compile(r"<style\b[^>]*>.*?</style\s*>", re.I | re.S)
-_COMMENT = re.compile(r"<!--.*?-->", re.S)
+_STYLE = re.compile(r"<style\b[^>]*>.*?</style\s*>", re.IGNORECASE | re.DOTALL)
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _RESOURCE_LINK = re.compile(
     r"<link\b[^>]*\brel\s*=\s*[\"']?"
     r"(?:stylesheet|preload|modulepreload|prefetch|dns-prefetch|preconnect|icon|shortcut icon|mask-icon"
     r"|apple-touch-icon|manifest|search|alternate stylesheet)\b[^>]*>",
-    re.I,
+    re.IGNORECASE,
 )
-_DRAWING = re.compile(r"<(?:path|rect|circle|polygon|polyline|line|g|defs|use)\b[^>]*/>", re.I)
-_DRAWING_PAIR = re.compile(r"<(path|rect|circle|polygon|polyline|line|use)\b[^>]*>\s*</\1\s*>", re.I)
-_DATA_URI = re.compile(r"(=\s*[\"'])data:[^\"']{64,}([\"'])", re.I)
+_DRAWING = re.compile(r"<(?:path|rect|circle|polygon|polyline|line|g|defs|use)\b[^>]*/>", re.IGNORECASE)
+_DRAWING_PAIR = re.compile(r"<(path|rect|circle|polygon|polyline|line|use)\b[^>]*>\s*</\1\s*>", re.IGNORECASE)
+_DATA_URI = re.compile(r"(=\s*[\"'])data:[^\"']{64,}([\"'])", re.IGNORECASE)
 _BLANK_LINES = re.compile(r"\n(?:[ \t]*\n){2,}")
-_VERBATIM = re.compile(r"(<(pre|textarea)\b.*?</\2\s*>)", re.I | re.S)
+_VERBATIM = re.compile(r"(<(pre|textarea)\b.*?</\2\s*>)", re.IGNORECASE | re.DOTALL)
 
 
 def trim_html(html: str) -> str:
