@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
 from agent_web_search import extract_main_text
 
 PAGES = Path(__file__).parent / "pages"
