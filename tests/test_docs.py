@@ -102,6 +102,16 @@ def test_the_settings_table_is_the_one_in_the_code() -> None:
     assert table(section(read("docs/reference.md"), "Settings"), "flag") == expected
 
 
+def test_the_settings_that_a_host_can_pin_for_one_call_are_named() -> None:
+    text = section(read("docs/reference.md"), "Settings")
+    sentence = re.search(r"It may name (.*?), spelled", text, re.DOTALL)
+    assert sentence
+    assert tuple(re.findall(r"`(\w+)`", sentence[1])) == module.PINNED_SETTINGS
+    (example,) = code_blocks(text, "json")
+    pins = json.loads(example)[module.SETTINGS_META_KEY]
+    assert module.narrow_settings(Settings(), pins) != Settings()
+
+
 def test_the_parameters_table_is_the_input_schema() -> None:
     for name, kind, default, _ in (rows := table(read("docs/reference.md"), "parameter")):
         schema = INPUT_SCHEMA["properties"][name]
