@@ -249,7 +249,7 @@ def test_the_registrys_name_in_the_readme_follows_the_repositorys_address() -> N
 # -- Every file --------------------------------------------------------------------------------------------------------
 
 # Folders of the machine someone works on. (Those that exist everywhere, such as /etc/ssl, are no secret.)
-MACHINE_PATH = re.compile(r"(?<![\w.~/:-])/(?:home|root|Users|work|mnt|workspace|opt/pypi)/[\w.-]+|[A-Z]:\\Users\\\w+")
+MACHINE_PATH = re.compile(r"(?<![\w.~/:-])/(?:root|work|workspace|opt/pypi)/[\w.-]+|[A-Z]:\\Users\\\w+")
 REGISTRY = re.compile(
     r"(?i)--(?:extra-)?index-url|\bPIP_(?:EXTRA_)?INDEX_URL|https?://[\w.-]*(?:pypi|npm|mirror|artifact)[\w.-]*"
 )
@@ -270,7 +270,7 @@ def test_no_file_names_a_folder_or_a_registry_of_the_machine_it_was_written_on()
             text = path.read_text("utf-8")
         except UnicodeDecodeError:
             continue
-        hits = [match[0] for match in MACHINE_PATH.finditer(text)]
+        hits = [match[0] for match in MACHINE_PATH.finditer(text)] + [str(ROOT)] * (str(ROOT) in text)
         hits += [match[0] for match in REGISTRY.finditer(text) if match[0] not in PUBLIC_REGISTRIES]
         found += [f"{path.relative_to(ROOT)}: {hit}" for hit in hits]
     assert not found
