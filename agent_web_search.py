@@ -2109,12 +2109,12 @@ def _text_length(element: Any) -> int:
 
 def _keep_formulas(root: Any) -> None:
     """Put the TeX of a formula, where the page has it, in place of its drawing."""
-    for math in root.xpath("//math | //script[starts-with(@type, 'math/tex')]"):
-        tex = math.text if math.tag == "script" else math.xpath("string(.//annotation[contains(@encoding, 'tex')])")
+    for formula in root.xpath("//math | //script[starts-with(@type, 'math/tex')]"):
+        tex = formula.text if formula.tag == "script" else formula.xpath("string(.//annotation[contains(@encoding, 'tex')])")
         if not (tex and tex.strip()):
             continue
-        box, inner = math.getparent(), math.makeelement("span")
-        inner.text, inner.tail = tex.strip(), math.tail
+        box, inner = formula.getparent(), math.makeelement("span")
+        inner.text, inner.tail = tex.strip(), formula.tail
         box.replace(math, inner)
         while box is not None and box.tag == "span":  # the formula's own boxes: hidden ones and the drawing beside it
             box.attrib.pop("style", None)

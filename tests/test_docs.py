@@ -102,6 +102,16 @@ def test_the_settings_table_is_the_one_in_the_code() -> None:
     assert table(section(read("docs/reference.md"), "Settings"), "flag") == expected
 
 
+def test_the_settings_that_a_host_can_pin_for_one_call_are_named() -> None:
+    text = section(read("docs/reference.md"), "Settings")
+    sentence = re.search(r"It may name (.*?), spelled", text, re.DOTALL)
+    assert sentence
+    assert tuple(re.findall(r"`(\w+)`", sentence[1])) == module.PINNED_SETTINGS
+    (example,) = code_blocks(text, "json")
+    pins = json.loads(example)[module.SETTINGS_META_KEY]
+    assert module.narrow_settings(Settings(), pins) != Settings()
+
+
 def test_the_parameters_table_is_the_input_schema() -> None:
     for name, kind, default, _ in (rows := table(read("docs/reference.md"), "parameter")):
         schema = INPUT_SCHEMA["properties"][name]
@@ -239,7 +249,7 @@ def test_the_registrys_name_in_the_readme_follows_the_repositorys_address() -> N
 # -- Every file --------------------------------------------------------------------------------------------------------
 
 # Folders of the machine someone works on. (Those that exist everywhere, such as /etc/ssl, are no secret.)
-MACHINE_PATH = re.compile(r"(?<![\w.~/:-])/(?:home|root|Users|work|mnt|workspace|opt/pypi)/[\w.-]+|[A-Z]:\\Users\\\w+")
+MACHINE_PATH = re.compile(r"(?<![\w.~/:-])/(?:root|work|workspace|opt/pypi)/[\w.-]+|[A-Z]:\\Users\\\w+")
 REGISTRY = re.compile(
     r"(?i)--(?:extra-)?index-url|\bPIP_(?:EXTRA_)?INDEX_URL|https?://[\w.-]*(?:pypi|npm|mirror|artifact)[\w.-]*"
 )
@@ -260,7 +270,7 @@ def test_no_file_names_a_folder_or_a_registry_of_the_machine_it_was_written_on()
             text = path.read_text("utf-8")
         except UnicodeDecodeError:
             continue
-        hits = [match[0] for match in MACHINE_PATH.finditer(text)]
+        hits = [match[0] for match in MACHINE_PATH.finditer(text)] + [str(ROOT)] * (str(ROOT) in text)
         hits += [match[0] for match in REGISTRY.finditer(text) if match[0] not in PUBLIC_REGISTRIES]
         found += [f"{path.relative_to(ROOT)}: {hit}" for hit in hits]
     assert not found

@@ -1,0 +1,139 @@
+"""Every heading of docs/troubleshooting.md is a text that the program says in the situation it stands for."""
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from mcp import Client
+from mcp.shared.exceptions import MCPError
+
+import agent_web_search as aws
+from tests.fakes import FakeFetch, FakeSearch, found
+from tests.simulated_web import SimulatedWeb
+
+PAGE = Path(__file__).parent.parent / "docs" / "troubleshooting.md"
+HEADINGS = re.findall(r"^### (.+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+
+QUERY = {"search_query": "sorting"}
+DUCKDUCKGO_ONLY = {"AGENT_WEB_SEARCH_ENGINES": "duckduckgo"}
+
+
+def answer(
+    arguments: Mapping[str, object],
+    search: aws.SearchBackend | None = None,
+    environ: Mapping[str, str] | None = None,
+    *,
+    tool: str = aws.TOOL_NAME,
+) -> list[str]:
+    """The text blocks of a call's answer, or a protocol error's text, from a server set up by `environ`."""
+    settings, bad_settings = aws.load_settings({}, environ or {})
+
+    async def call() -> list[str]:
+        async with Client(aws.create_server(search, FakeFetch(), settings, bad_settings)) as client:
+            try:
+                result = await client.call_tool(tool, dict(arguments))
+            except MCPError as error:
+                return [str(error)]
+            return [block.text for block in result.content]
+
+    return asyncio.run(call())
+
+
+def search_with(fault: str) -> Callable[[SimulatedWeb], str]:
+    """What a search answers when DuckDuckGo, the only engine, has a fault."""
+
+    def run(web: SimulatedWeb) -> str:
+        web.set_engine("duckduckgo", fault)
+        return answer(QUERY, environ=DUCKDUCKGO_ONLY)[0]
+
+    return run
+
+
+def search_twice_with_a_refusal(web: SimulatedWeb) -> str:
+    web.set_engine("duckduckgo", "429")
+    search = aws.EngineSearch(aws.Settings(engines=("duckduckgo",)))
+    answer(QUERY, search)
+    return answer({"search_query": "sorting again"}, search)[0]
+
+
+def search_through(proxy: Callable[[SimulatedWeb], str]) -> Callable[[SimulatedWeb], str]:
+    return lambda web: answer(QUERY, environ={**DUCKDUCKGO_ONLY, "AGENT_WEB_SEARCH_PROXY": proxy(web)})[0]
+
+
+def search_through_a_proxy_without_its_password(web: SimulatedWeb) -> str:
+    web.credentials = ("name", "password")
+    return answer(QUERY, environ={**DUCKDUCKGO_ONLY, "AGENT_WEB_SEARCH_PROXY": web.proxy_url(credentials=False)})[0]
+
+
+def search_with_another_ddgs(web: SimulatedWeb) -> str:
+    from ddgs.engines import ENGINES
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delitem(ENGINES["text"], "duckduckgo")
+        return answer(QUERY, environ=DUCKDUCKGO_ONLY)[0]
+
+
+def search_that_fails_with(primp_says: str) -> Callable[[SimulatedWeb], str]:
+    """What a search answers when primp ends with a text; for what the simulated web cannot bring about."""
+
+    async def ask(engine: str, query: aws.EngineQuery) -> list[aws.SearchHit]:
+        raise aws.explain_failure(engine, RuntimeError(primp_says), "http://127.0.0.1:3128")
+
+    return lambda web: answer(QUERY, aws.EngineSearch(aws.Settings(engines=("duckduckgo",)), ask))[0]
+
+
+SITUATIONS: dict[str, Callable[[SimulatedWeb], str]] = {
+    "Search failed: … refuses to search for now (HTTP": search_with("429"),
+    "Search failed: … refuses to search for now (it wants": search_with("202"),
+    "Search failed: … refused an earlier search": search_twice_with_a_refusal,
+    "Search failed: the name … does not resolve": search_through(lambda web: "http://proxy.invalid:3128"),
+    "Search failed: … refused the connection": search_through(lambda web: "http://127.0.0.1:9"),
+    "Search failed: the proxy at … cannot reach": search_with("dns"),
+    "Search failed: the proxy at … asks": search_through_a_proxy_without_its_password,
+    "Search failed: the connection to … broke off": search_with("reset"),
+    "Search failed: … did not answer in time": search_with("hang"),
+    "Search failed: the certificate of … is signed": search_with("certificate"),
+    "Search failed: the certificate of … is for another": search_with("misnamed"),
+    "Search failed: the proxy at … does not answer as": search_that_fails_with("CONNECT failed: bad response"),
+    "Search failed: … has an address": search_that_fails_with("BuilderError: no URL"),
+    "Search failed: the certificate of … has expired": search_that_fails_with("peer certificate: it has expired"),
+    "Search failed: the certificate of … cannot": search_that_fails_with("peer certificate: a critical extension"),
+    "Search failed: … sent an answer": search_that_fails_with("DecodeError: end of input"),
+    "Search failed: … answered HTTP": search_with("500"),
+    "Search failed: … sent a page": search_with("empty"),
+    "Search failed: the engine … of ddgs": search_with_another_ddgs,
+    "No results": lambda web: answer(QUERY, FakeSearch(found(0)))[1],
+    "Bad argument": lambda web: answer({**QUERY, "content_size": "huge"}, FakeSearch(found()))[0],
+    "Unknown tool": lambda web: answer(QUERY, FakeSearch(found()), tool="webSearchPrime")[0],
+    "Search failed: a setting": lambda web: answer(QUERY, environ={"AGENT_WEB_SEARCH_DENY_DOMAINS": "nonsense"})[0],
+    "Note: a setting": lambda web: answer(QUERY, FakeSearch(found()), {"AGENT_WEB_SEARCH_REGION": "nonsense"})[-1],
+    "Search failed: an unexpected error": lambda web: answer(QUERY, FakeSearch(RuntimeError("details")))[0],
+}
+
+
+def matches(heading: str, text: str) -> bool:
+    return re.fullmatch(".+".join(map(re.escape, heading.split("…"))), text) is not None
+
+
+@pytest.mark.parametrize("heading", [heading for heading in HEADINGS if not heading.startswith("agent-web-search:")])
+def test_the_answer_is_the_heading(heading: str, through_web: SimulatedWeb, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aws, "ENGINE_TIMEOUT_SECONDS", 1.0)
+    (situation,) = [run for beginning, run in SITUATIONS.items() if heading.startswith(beginning)]
+    text = situation(through_web)
+    assert matches(heading, text), text
+
+
+def test_the_command_line_says_what_the_heading_says(capsys: pytest.CaptureFixture[str]) -> None:
+    (heading,) = [heading for heading in HEADINGS if heading.startswith("agent-web-search:")]
+    assert aws.main(["--region", "nonsense", "search", "sorting"]) == aws.EXIT_USAGE
+    assert matches(heading, capsys.readouterr().err.strip())
+
+
+@pytest.mark.parametrize("failure", aws.PRIMP_FAILURES, ids=lambda failure: failure[0])
+def test_every_failed_request_is_told_by_a_text_with_a_heading(failure: tuple[str, aws.Outcome, str]) -> None:
+    _, outcome, template = failure
+    clause = template.format("502", title="DuckDuckGo", host="html.duckduckgo.com", peer="the proxy at 127.0.0.1:3128")
+    text = str(aws.combine_failures({"duckduckgo": aws.SearchError(outcome, clause)}))
+    assert any(matches(heading, text) for heading in HEADINGS), text
