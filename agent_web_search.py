@@ -2110,12 +2110,13 @@ def _text_length(element: Any) -> int:
 def _keep_formulas(root: Any) -> None:
     """Put the TeX of a formula, where the page has it, in place of its drawing."""
     for formula in root.xpath("//math | //script[starts-with(@type, 'math/tex')]"):
-        tex = formula.text if formula.tag == "script" else formula.xpath("string(.//annotation[contains(@encoding, 'tex')])")
+        annotation = formula.xpath("string(.//annotation[contains(@encoding, 'tex')])")
+        tex = formula.text if formula.tag == "script" else annotation
         if not (tex and tex.strip()):
             continue
-        box, inner = formula.getparent(), math.makeelement("span")
+        box, inner = formula.getparent(), formula.makeelement("span")
         inner.text, inner.tail = tex.strip(), formula.tail
-        box.replace(math, inner)
+        box.replace(formula, inner)
         while box is not None and box.tag == "span":  # the formula's own boxes: hidden ones and the drawing beside it
             box.attrib.pop("style", None)
             for drawing in [*box.itersiblings("img"), *box.itersiblings("span")]:
