@@ -22,6 +22,7 @@ import gc
 import importlib
 import importlib.util
 import inspect
+import io
 import itertools
 import json
 import logging
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     import argparse
     import ssl
     from ipaddress import IPv4Address, IPv6Address
-    from typing import BinaryIO, NoReturn, TextIO
+    from typing import BinaryIO, NoReturn
 
     import httpx
     from anyio.abc import ObjectReceiveStream, ObjectSendStream
@@ -3439,6 +3440,13 @@ def configure_logging(level: str) -> None:
     logging.basicConfig(stream=sys.stderr, level=level.upper(), format="agent-web-search: %(levelname)s: %(message)s")
 
 
+def say(text: str) -> None:
+    """A command's answer, on stdout: in UTF-8 whatever the locale, as a pipe of Windows is not by itself."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="replace")
+    sys.stdout.write(text + "\n")
+
+
 def build_parser() -> argparse.ArgumentParser:
     """The command line; every setting is an option of every command."""
     import argparse
@@ -3465,6 +3473,7 @@ def build_parser() -> argparse.ArgumentParser:
     for option, parameter in ARGUMENT_BY_OPTION.items():
         search.add_argument(option, dest=parameter, help=INPUT_SCHEMA["properties"][parameter]["description"])
     search.add_argument("--json", action="store_true", help="print the tool's JSON")
+    commands.add_parser("doctor", parents=[settings_options], help="check what a search rests on, and tell the cures")
     config = commands.add_parser("config", parents=[settings_options], help="print a host's entry for this server")
     config.add_argument("host", choices=sorted(HOST_CONFIGS), help="the host")
     return parser
@@ -3512,11 +3521,7 @@ def run_search(options: Mapping[str, Any], settings: Settings) -> int:
     if reply.is_error:
         print("\n".join(reply.texts), file=sys.stderr)  # noqa: T201
         return EXIT_FAILED
-    stdout = cast("TextIO", sys.stdout)
-    if options["json"]:
-        stdout.write(reply.texts[0] + "\n")
-    else:
-        stdout.write(format_results(json.loads(reply.texts[0])) or NO_RESULTS_HINT + "\n")
+    say(reply.texts[0] if options["json"] else format_results(json.loads(reply.texts[0])) or NO_RESULTS_HINT)
     return EXIT_OK
 
 
@@ -3546,6 +3551,117 @@ def format_results(results: Sequence[SearchResult]) -> str:
         text = "\n".join(f"   {line}".rstrip() for line in result["summary"].split("\n"))
         blocks.append(f"{number}. {result['title']}\n   {result['url']}\n\n{text}\n")
     return "\n".join(blocks)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of `doctor`: what was looked at, how it is, and what to do about it ("" when nothing is wrong)."""
+
+    subject: str
+    finding: str
+    cure: str = ""
+
+
+DOCTOR_QUERY: Final = "python"
+DOCTOR_PAGE: Final = "https://www.example.com/"
+CURE_BY_OUTCOME: Final[dict[Outcome, str]] = {
+    "no match": "try again later; if it stays so, report it",
+    "rate limited": "wait; the other engines stand in until then",
+    "engine error": "wait; if it stays so, update this program",
+    "timed out": "check the network, or name a proxy with --proxy",
+    "unreachable": "check the network and the proxy (--proxy, HTTPS_PROXY)",
+    "certificate refused": "give the certificate of your network's proxy with --ca-file",
+}
+
+
+async def check_proxy(settings: Settings) -> Check:
+    """Whether there is a proxy, and whether something listens there."""
+    proxy = proxy_for(DOCTOR_PAGE, settings)
+    if not proxy:
+        return Check("proxy", "none is set")
+    address = address_of(proxy)
+    host, _, port = address.rpartition(":")
+    try:
+        _, writer = await asyncio.wait_for(asyncio.open_connection(host.strip("[]"), int(port)), ENGINE_TIMEOUT_SECONDS)
+    except (OSError, ValueError, asyncio.TimeoutError):
+        return Check("proxy", f"{address} does not answer", "start it, or correct --proxy, HTTPS_PROXY or ALL_PROXY")
+    writer.close()
+    return Check("proxy", f"{address} takes connections")
+
+
+async def check_names(settings: Settings) -> Check:
+    """Whether the first engine's name resolves; through a proxy, the proxy looks it up."""
+    host = TRAITS_BY_ENGINE[settings.engines[0]].host
+    if proxy_for(f"https://{host}/", settings):
+        return Check("names", "the proxy looks them up")
+    try:
+        addresses = await asyncio.wait_for(resolve_host(host, 443), ENGINE_TIMEOUT_SECONDS)
+    except (OSError, asyncio.TimeoutError):
+        return Check("names", f"{host} does not resolve", "check the network and its name server, or set --proxy")
+    return Check("names", f"{host} is {addresses[0]}")
+
+
+async def check_certificates(settings: Settings) -> Check:
+    """How many certificates are trusted, for both engines and pages."""
+    count = (await call_in_thread(ca_pem, settings)).count(b"BEGIN CERTIFICATE")
+    if count:
+        return Check("certificates", f"{count} authorities are trusted")
+    return Check("certificates", "no authority is trusted", "install the system's ca-certificates, or give --ca-file")
+
+
+async def check_engine(engine: str, settings: Settings) -> Check:
+    """Whether an engine answers a plain query."""
+    query = EngineQuery(DOCTOR_QUERY, settings.region or REGION_BY_LOCATION["us"])
+    outcome: Outcome = "timed out"
+    try:
+        asked = ddgs_backend(settings)(engine, query)
+        hits = await asyncio.wait_for(asked, ENGINE_TIMEOUT_SECONDS)
+        outcome, finding = ("ok" if hits else "no match"), f"{len(hits)} results"
+    except asyncio.TimeoutError:
+        finding = "it did not answer in time"
+    except SearchError as error:
+        outcome, finding = error.outcome, str(error)
+    return Check(engine, finding, CURE_BY_OUTCOME.get(outcome, ""))
+
+
+async def check_page(settings: Settings) -> Check:
+    """Whether a page can be fetched and read."""
+    fetch = HttpPageFetcher(settings)
+    try:
+        page = await fetch(DOCTOR_PAGE, LANGUAGES_BY_LOCATION["us"])
+        return Check("page", f"{DOCTOR_PAGE} has {count_words(extract_page(page))} words")
+    except PageError as error:
+        return Check(
+            "page", f"{DOCTOR_PAGE}: {error.reason}", "results keep the engine's snippets until pages can be read"
+        )
+    finally:
+        await fetch.aclose()
+
+
+async def diagnose(settings: Settings) -> list[Check]:
+    """Everything a search rests on, in the order in which one thing needs the other."""
+    return await asyncio.gather(
+        check_names(settings),
+        check_proxy(settings),
+        check_certificates(settings),
+        *(check_engine(engine, settings) for engine in settings.engines),
+        check_page(settings),
+    )
+
+
+def run_doctor(options: Mapping[str, Any], settings: Settings) -> int:
+    """`doctor`: a line for each thing a search rests on, with its cure; fails where a search would fail."""
+    checks = asyncio.run(diagnose(settings))
+    for check in checks:
+        mark = (
+            f"wrong  {check.subject}: {check.finding}; {check.cure}"
+            if check.cure
+            else f"ok     {check.subject}: {check.finding}"
+        )
+        say(mark)
+    is_answered = any(check.subject in settings.engines and not check.cure for check in checks)
+    say("A search would be answered." if is_answered else "A search would fail: no engine answers.")
+    return EXIT_OK if is_answered else EXIT_FAILED
 
 
 @dataclass(frozen=True)
@@ -3619,7 +3735,7 @@ def run_config(options: Mapping[str, Any], settings: Settings) -> int:
     given = [(setting_flag(row.name), options[row.name]) for row in fields(Settings) if row.name in options]
     command = [*own_command(), *itertools.chain.from_iterable(given)]
     print(f"Put this into {host.file}:", file=sys.stderr)  # noqa: T201
-    cast("TextIO", sys.stdout).write(render_host_entry(host, command) + "\n")
+    say(render_host_entry(host, command))
     if host.add_command:
         quote = subprocess.list2cmdline if os.name == "nt" else shlex.join
         print(f"Or let the host add it:\n{quote(host.add_command(command))}", file=sys.stderr)  # noqa: T201
@@ -3628,6 +3744,7 @@ def run_config(options: Mapping[str, Any], settings: Settings) -> int:
 
 COMMANDS: Final[dict[str, Callable[[Mapping[str, Any], Settings], int]]] = {
     "search": run_search,
+    "doctor": run_doctor,
     "config": run_config,
 }
 
