@@ -1,6 +1,7 @@
 """The real process over real pipes, against the simulated web: nothing here is replaced by a fake."""
 
 import json
+import os
 import re
 import socket
 from pathlib import Path
@@ -9,6 +10,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from agent_web_search import HttpPageFetcher, PageError, Settings
+from tests.direct_sockets import DirectSockets
 from tests.simulated_engines import Search
 from tests.simulated_pages import (
     CHARSET_CASES,
@@ -22,7 +25,15 @@ from tests.simulated_pages import (
     charset_url,
 )
 from tests.simulated_web import Authority, SimulatedWeb
-from tests.stdio_client import LEGACY_VERSIONS, TOOL_NAME, ServerProcess, ToolAnswer, modern_meta, run_program
+from tests.stdio_client import (
+    BINARY_VARIABLE,
+    LEGACY_VERSIONS,
+    TOOL_NAME,
+    ServerProcess,
+    ToolAnswer,
+    modern_meta,
+    run_program,
+)
 
 ONLY_DUCKDUCKGO = {"AGENT_WEB_SEARCH_ENGINES": "duckduckgo"}
 HITS = [hit for hit in DEFAULT_HITS if hit.form != "ad"]
@@ -187,7 +198,7 @@ OUTCOME_BY_FAULT = {
 }
 TELLING_WORDS = {
     "rate limited": r"(?i)rate.?limit|block|refus|too many",
-    "engine error": r"HTTP 50[03]|cannot be read",
+    "engine error": r"HTTP 50[03]|sent a page that",
     "unreachable": r"(?i)reach|connect|proxy|resolve",
     "certificate refused": r"(?i)certificate",
     "timed out": r"(?i)time|in time|slow|second",
@@ -362,6 +373,57 @@ def test_a_proxy_with_a_password_carries_the_whole_call(authority: Authority, sc
         assert answer.diagnostics["pages"] == ["extract"] * 3
         assert {tunnel.via for tunnel in web.tunnels} == {"connect" if scheme == "http" else "socks5"}
         assert "pa55word" not in json.dumps(answer.raw)
+
+
+INTERNAL_ADDRESSES = {
+    "loopback.example.net": [["127.0.0.1"]],
+    "mixed.example.net": [["93.184.216.34", "10.0.0.7"]],
+    "six.example.net": [["::1"]],
+    "mapped.example.net": [["::ffff:192.168.1.1"]],
+    "nat64.example.net": [["64:ff9b::a9fe:a9fe"]],
+    "linklocal.example.net": [["169.254.169.254"]],
+}
+
+
+@pytest.mark.skipif(BINARY_VARIABLE in os.environ, reason="the sockets of a binary cannot be replaced")
+def test_a_name_that_resolves_to_an_internal_address_is_never_connected_to(web: SimulatedWeb) -> None:
+    for name in INTERNAL_ADDRESSES:
+        web.add_page(f"https://{name}/", f"<p>{SECRET}</p>" * 50)
+    names = list(INTERNAL_ADDRESSES)
+    with ServerProcess(env=web.direct_env(INTERNAL_ADDRESSES)) as server:
+        server.initialize()
+        assert server.call(search_query="pages on public addresses").diagnostics["pages"] == ["extract"] * 3
+        for start in range(0, len(names), 3):
+            web.results(page_hits(*(f"https://{name}/" for name in names[start : start + 3])))
+            answer = server.call(search_query=f"pages on internal addresses from {start}")
+            assert "extract" not in answer.diagnostics["pages"]
+            assert SECRET not in answer.texts[0]
+    assert not [request.url for request in web.requests if request.host in INTERNAL_ADDRESSES]
+
+
+@pytest.mark.anyio
+async def test_a_page_is_fetched_from_the_address_that_was_checked(direct_sockets: DirectSockets) -> None:
+    direct_sockets.addresses["blog.example.com"] = [["93.184.216.200"], ["127.0.0.1"]]
+    fetch = HttpPageFetcher(Settings())
+    try:
+        page = await fetch("https://blog.example.com/posts/sorting", "en")
+    finally:
+        await fetch.aclose()
+    assert "How sorting works" in page.text
+    assert direct_sockets.looked_up == ["blog.example.com"]
+    assert direct_sockets.connected == [("93.184.216.200", 443)]
+
+
+@pytest.mark.anyio
+async def test_each_redirect_is_looked_up_and_checked_again(web: SimulatedWeb, direct_sockets: DirectSockets) -> None:
+    direct_sockets.addresses["redirect.example.net"] = [["93.184.216.200"], ["192.168.1.1"]]
+    fetch = HttpPageFetcher(Settings())
+    try:
+        with pytest.raises(PageError):
+            await fetch("https://redirect.example.net/chain/1", "en")
+    finally:
+        await fetch.aclose()
+    assert {address for address, _ in direct_sockets.connected} == {"93.184.216.200"}
 
 
 # -- The protocol ------------------------------------------------------------------------------------------------------
