@@ -1930,6 +1930,9 @@ MIN_BESIDE_COMMENTS: Final = 250, 1600  # less text beside them: comments are th
 MAX_COMMENTS_SHARE: Final = 0.7
 PROSE_CHARACTERS: Final = 600  # so much running text is no list of links, whatever it is called
 LINK_SHARE: Final = 0.6
+POOR_CHARACTERS: Final = 1000  # a shorter text is compared with Readability's, which takes longer than all the rest
+POOR_FACTOR: Final = 1.5  # how much longer that one has to be
+MAX_SCORED_NODES: Final = 6_000  # Readability's time grows with them, and nothing can stop it
 CELL_CHARACTERS: Final = 400  # a table with longer cells is layout
 HEADER_CHARACTERS: Final = 300  # a longer box around the first heading holds more than a title
 REPEATED_CHARACTERS: Final = 100  # a block as long as this is written once: carousels and quotes repeat it
@@ -2308,6 +2311,8 @@ def _remove_comments(nodes: list[_Node], *, is_question: bool) -> bool:
     for node in _remaining(nodes, nodes[0]):
         if node.words & _COMMENT_WORDS and node.tag != "main" and (not comments or node.index >= comments[-1].end):
             comments.append(node)
+    if not comments:
+        return True
     share = sum(node.running for node in comments) / max(nodes[0].running, 1)
     beside = nodes[0].running * (1 - share)
     least, enough = MIN_BESIDE_COMMENTS
@@ -2671,6 +2676,20 @@ class _TextWriter:
             self._prefix = ""
 
 
+def _read_by_score(body: Any, deadline_seconds: float) -> str:
+    """What Readability takes for the article, by the scores of its paragraphs; "" when it finds none."""
+    import readability
+    from lxml import etree
+
+    try:
+        source = etree.tostring(body, encoding="unicode", method="html")
+        article = _parse_html(readability.Document(source).summary(html_partial=True))
+    except (readability.readability.Unparseable, etree.LxmlError):
+        return ""
+    nodes = _index(article, deadline_seconds)
+    return _TextWriter(nodes, nodes[0], nodes[0], deadline_seconds).write()
+
+
 def _find_fragment(nodes: list[_Node], root: _Node, fragment: str) -> _Node:
     """Where `#fragment` leads inside the main text; `root` when it leads nowhere."""
     names = {fragment, unquote(fragment), f"user-content-{fragment}"} - {""}
@@ -2735,7 +2754,11 @@ def extract_main_text(html: bytes | str, url: str = "") -> str:
         if root.running >= MIN_KEPT_SHARE * available:
             break
     start = _find_fragment(nodes, root, urlsplit(url).fragment)
-    return _TextWriter(nodes, root, start, deadline_seconds).write()
+    text = _TextWriter(nodes, root, start, deadline_seconds).write()
+    if len(text) < POOR_CHARACTERS and start is root and len(nodes) <= MAX_SCORED_NODES:
+        scored = _read_by_score(body, deadline_seconds)
+        text = scored if len(scored) > POOR_FACTOR * len(text) else text
+    return text
 
 
 # What a page's text is made with, by media type; any other type that is fetched is text already.
