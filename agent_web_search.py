@@ -174,6 +174,7 @@ NO_RESULTS_HINT: Final = (
 INTERNAL_ERROR_TEXT: Final = (
     "Search failed: an unexpected error inside the search server. Trying once more may help; if not, do without."
 )
+OVERDUE_TEXT: Final = "Search failed: no engine answered in time. Trying once more may help; if not, do without."
 
 
 class SearchResult(TypedDict):
@@ -2793,7 +2794,7 @@ async def web_search(
     started = time.monotonic()
     tell = report or _tell_nobody
     await tell(0, 1 + EXTRACT_COUNT, "Searching")
-    outcome = await search(build_engine_query(request, settings))
+    outcome = await _within_clock(search(build_engine_query(request, settings)))
     hits = [hit for hit in outcome.hits if is_wanted(hit.url, request, settings)][:MAX_RESULTS]
     results = [assemble_result(hit) for hit in hits]
     snippets = tuple(result["summary"] for result in results)
@@ -2809,6 +2810,21 @@ async def web_search(
         attempts=outcome.attempts,
         elapsed_ms=round((time.monotonic() - started) * 1000),
     )
+
+
+async def _within_clock(search: Awaitable[SearchOutcome]) -> SearchOutcome:
+    """The search's outcome, and a SearchError should it outlive the call's clock or be given up from inside.
+
+    A cancellation that nobody asked for would end the call without an answer, and leave the host waiting.
+    """
+    task = asyncio.ensure_future(search)
+    try:
+        await asyncio.wait({task}, timeout=CALL_TIMEOUT_SECONDS)
+        if not task.done() or task.cancelled():
+            raise SearchError("timed out", OVERDUE_TEXT)
+        return task.result()
+    finally:
+        task.cancel()
 
 
 async def _tell_nobody(progress: float, total: float, message: str) -> None:
