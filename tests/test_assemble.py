@@ -280,7 +280,7 @@ async def test_a_page_is_read_from_the_fragment_of_its_address(monkeypatch: pyte
     monkeypatch.setattr(aws, "extract_page", extract_page)
     url = "https://a.example/old#usage"
     fetch = FakeFetch({url: aws.Page("https://a.example/new#top", "text/html", "text")})
-    assert await aws.PageReader(fetch)(url, "en") == "text"
+    assert await aws.PageReader(fetch)(url, "en", keep_seconds=0) == "text"
     assert read == ["https://a.example/new#usage"]
 
 

@@ -364,7 +364,7 @@ async def test_calls_side_by_side_get_each_their_own_answer() -> None:
 async def test_an_ignored_setting_is_told_in_each_answer() -> None:
     result = await call(bad_settings=(REGION,))
     assert len(rows(result)) == 10
-    assert texts(result)[1:] == [f"Note: this search server ignores a setting. {REGION.sentence}"]
+    assert texts(result)[1:] == [f"Note: a setting of this search server was ignored. {REGION.sentence}"]
 
 
 @pytest.mark.parametrize("failure", [aws.SearchError("unreachable", "Search failed: x"), ValueError("x")])
