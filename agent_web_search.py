@@ -174,6 +174,7 @@ NO_RESULTS_HINT: Final = (
 INTERNAL_ERROR_TEXT: Final = (
     "Search failed: an unexpected error inside the search server. Trying once more may help; if not, do without."
 )
+OVERDUE_TEXT: Final = "Search failed: no engine answered in time. Trying once more may help; if not, do without."
 
 
 class SearchResult(TypedDict):
@@ -2816,7 +2817,7 @@ async def web_search(
     started = time.monotonic()
     tell = report or _tell_nobody
     await tell(0, 1 + EXTRACT_COUNT, "Searching")
-    outcome = await search(build_engine_query(request, settings))
+    outcome = await _within_clock(search(build_engine_query(request, settings)))
     hits = [hit for hit in outcome.hits if is_wanted(hit.url, request, settings)][:MAX_RESULTS]
     results = [assemble_result(hit) for hit in hits]
     snippets = tuple(result["summary"] for result in results)
@@ -2832,6 +2833,21 @@ async def web_search(
         attempts=outcome.attempts,
         elapsed_ms=round((time.monotonic() - started) * 1000),
     )
+
+
+async def _within_clock(search: Awaitable[SearchOutcome]) -> SearchOutcome:
+    """The search's outcome, and a SearchError should it outlive the call's clock or be given up from inside.
+
+    A cancellation that nobody asked for would end the call without an answer, and leave the host waiting.
+    """
+    task = asyncio.ensure_future(search)
+    try:
+        await asyncio.wait({task}, timeout=CALL_TIMEOUT_SECONDS)
+        if not task.done() or task.cancelled():
+            raise SearchError("timed out", OVERDUE_TEXT)
+        return task.result()
+    finally:
+        task.cancel()
 
 
 async def _tell_nobody(progress: float, total: float, message: str) -> None:
@@ -3063,7 +3079,7 @@ async def answer_call(
 ) -> Reply:
     """A call's reply, whatever happens: no exception but a cancellation leaves here, and no exception's text either."""
     notes = tuple(
-        f"Note: this search server ignores a setting. {bad.sentence}" for bad in bad_settings if not bad.guards
+        f"Note: a setting of this search server was ignored. {bad.sentence}" for bad in bad_settings if not bad.guards
     )
     if guarding := " ".join(bad.sentence for bad in bad_settings if bad.guards):
         text = f"Search failed: a setting of this search server is wrong. {guarding} A retry cannot help."
@@ -3106,6 +3122,7 @@ def _answer_diagnostics(answer: Answer) -> dict[str, Any]:
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
+EXIT_INTERRUPTED: Final = 130  # as shells tell of SIGINT
 
 HANDSHAKE_WAIT_SECONDS: Final = 0.25
 PARENT_CHECK_SECONDS: Final = 2.0
@@ -3467,90 +3484,54 @@ def say(text: str) -> None:
     """A command's answer, on stdout: in UTF-8 whatever the locale, as a pipe of Windows is not by itself."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="replace")
-    sys.stdout.write(text + "\n")
+    try:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, such as `head`, has enough; Python would complain of it at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The command line; every setting is an option of every command."""
-    import argparse
-
-    settings_options = argparse.ArgumentParser(add_help=False)
-    group = settings_options.add_argument_group("settings (each also an environment variable)")
-    for row in fields(Settings):
-        group.add_argument(
-            setting_flag(row.name),
-            dest=row.name,
-            metavar="VALUE",
-            default=argparse.SUPPRESS,
-            help=f"{row.metadata['description']}: {row.metadata['accepts']} ({setting_variable(row.name)})",
-        )
-    parser = argparse.ArgumentParser(
-        prog=PROGRAM_NAME,
-        parents=[settings_options],
-        description="A free, keyless web search tool for coding agents. Without a command it serves MCP on stdio.",
-    )
-    parser.add_argument("--version", action="version", version=f"{PROGRAM_NAME} {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    search = commands.add_parser("search", parents=[settings_options], help="search, and print what the tool answers")
-    search.add_argument("query", nargs="+", help="what to search for")
-    for option, parameter in ARGUMENT_BY_OPTION.items():
-        search.add_argument(option, dest=parameter, help=INPUT_SCHEMA["properties"][parameter]["description"])
-    search.add_argument("--json", action="store_true", help="print the tool's JSON")
-    commands.add_parser("doctor", parents=[settings_options], help="check what a search rests on, and tell the cures")
-    config = commands.add_parser("config", parents=[settings_options], help="print a host's entry for this server")
-    config.add_argument("host", choices=sorted(HOST_CONFIGS), help="the host")
-    return parser
+def tell_person(text: str) -> None:
+    """A line on stderr, for a person; where stderr is closed there is nobody to tell."""
+    if sys.stderr:
+        with contextlib.suppress(OSError, ValueError):
+            print(text, file=sys.stderr)  # noqa: T201
 
 
-ARGUMENT_BY_OPTION: Final = {
-    "--domain": "search_domain_filter",
-    "--recency": "search_recency_filter",
-    "--size": "content_size",
-    "--location": "location",
+OPTION_BY_PARAMETER: Final = {
+    "search_domain_filter": "--domain",
+    "search_recency_filter": "--recency",
+    "content_size": "--size",
+    "location": "--location",
 }
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """The command line: serves stdio without arguments; returns the exit status."""
-    if not set(COMMANDS) & set(sys.argv[1:] if argv is None else argv):
-        leave_on_signals()  # first, since a host may change its mind at any time
-    options = vars(build_parser().parse_args(argv))
-    settings, bad_settings = load_settings(options, os.environ)
-    configure_logging(settings.log_level)
-    command = options["command"]
-    if command is None:
-        for bad in bad_settings:
-            logger.error("%s", bad.sentence)
-        if sys.stdin.isatty():
-            print(SERVING_NOTE, file=sys.stderr)  # noqa: T201
-        serve(settings, bad_settings)
-    if bad_settings:
-        print(f"{PROGRAM_NAME}: {bad_settings[0].sentence}", file=sys.stderr)  # noqa: T201
-        return EXIT_USAGE
-    return COMMANDS[command](options, settings)
-
-
-SERVING_NOTE: Final = (
-    f"{PROGRAM_NAME} {__version__} serves MCP on stdin and stdout, for a coding agent to start. "
-    f'To search by hand: {PROGRAM_NAME} search "your query". End with Ctrl+D.'
-)
 
 
 def run_search(options: Mapping[str, Any], settings: Settings) -> int:
     """`search QUERY`: the tool's own code for a person, progress on stderr."""
     arguments = {"search_query": " ".join(options["query"])}
-    arguments |= {parameter: options[parameter] for parameter in ARGUMENT_BY_OPTION.values()}
+    arguments |= {parameter: options[parameter] for parameter in OPTION_BY_PARAMETER}
+    try:
+        parse_request(arguments)
+    except ArgumentError as error:
+        option = OPTION_BY_PARAMETER.get(error.parameter, "QUERY")
+        tell_person(f"{PROGRAM_NAME}: bad {option}: got {error.given}; accepted: {error.accepted}.")
+        return EXIT_USAGE
     reply = asyncio.run(_search_once(arguments, settings))
+    results, *notes = reply.texts
     if reply.is_error:
-        print("\n".join(reply.texts), file=sys.stderr)  # noqa: T201
-        return EXIT_FAILED
-    say(reply.texts[0] if options["json"] else format_results(json.loads(reply.texts[0])) or NO_RESULTS_HINT)
-    return EXIT_OK
+        tell_person(results)
+    elif options["json"]:
+        say(results)
+    else:
+        say(format_results(json.loads(results)))
+    for note in notes:
+        tell_person(note)
+    return EXIT_FAILED if reply.is_error else EXIT_OK
 
 
 async def _search_once(arguments: Mapping[str, Any], settings: Settings) -> Reply:
     async def report(progress: float, total: float, message: str) -> None:
-        print(f"{message} ...", file=sys.stderr)  # noqa: T201
+        tell_person(f"{message} ...")
 
     fetch = HttpPageFetcher(settings)
     try:
@@ -3757,11 +3738,11 @@ def run_config(options: Mapping[str, Any], settings: Settings) -> int:
     host = HOST_CONFIGS[options["host"]]
     given = [(setting_flag(row.name), options[row.name]) for row in fields(Settings) if row.name in options]
     command = [*own_command(), *itertools.chain.from_iterable(given)]
-    print(f"Put this into {host.file}:", file=sys.stderr)  # noqa: T201
+    tell_person(f"Put this into {host.file}:")
     say(render_host_entry(host, command))
     if host.add_command:
         quote = subprocess.list2cmdline if os.name == "nt" else shlex.join
-        print(f"Or let the host add it:\n{quote(host.add_command(command))}", file=sys.stderr)  # noqa: T201
+        tell_person(f"Or let the host add it:\n{quote(host.add_command(command))}")
     return EXIT_OK
 
 
@@ -3770,6 +3751,67 @@ COMMANDS: Final[dict[str, Callable[[Mapping[str, Any], Settings], int]]] = {
     "doctor": run_doctor,
     "config": run_config,
 }
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line; every setting is an option of every command."""
+    import argparse
+
+    settings_options = argparse.ArgumentParser(add_help=False)
+    group = settings_options.add_argument_group("settings (each also an environment variable)")
+    for row in fields(Settings):
+        group.add_argument(
+            setting_flag(row.name),
+            dest=row.name,
+            metavar="VALUE",
+            default=argparse.SUPPRESS,
+            help=f"{row.metadata['description']}: {row.metadata['accepts']} ({setting_variable(row.name)})",
+        )
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM_NAME,
+        parents=[settings_options],
+        description="A free, keyless web search tool for coding agents. Without a command it serves MCP on stdio.",
+    )
+    parser.add_argument("--version", action="version", version=f"{PROGRAM_NAME} {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    search = commands.add_parser("search", parents=[settings_options], help="search, and print what the tool answers")
+    search.add_argument("query", nargs="+", help="what to search for")
+    for parameter, option in OPTION_BY_PARAMETER.items():
+        search.add_argument(option, dest=parameter, help=INPUT_SCHEMA["properties"][parameter]["description"])
+    search.add_argument("--json", action="store_true", help="print the tool's JSON")
+    commands.add_parser("doctor", parents=[settings_options], help="check what a search rests on, and tell the cures")
+    config = commands.add_parser("config", parents=[settings_options], help="print a host's entry for this server")
+    config.add_argument("host", choices=sorted(HOST_CONFIGS), help="the host")
+    return parser
+
+
+SERVING_NOTE: Final = (
+    f"{PROGRAM_NAME} {__version__} serves MCP on stdin and stdout, for a coding agent to start. "
+    f'To search by hand: {PROGRAM_NAME} search "your query". End with Ctrl+D.'
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command line: serves stdio without arguments; returns the exit status."""
+    if not set(COMMANDS) & set(sys.argv[1:] if argv is None else argv):
+        leave_on_signals()  # first, since a host may change its mind at any time
+    options = vars(build_parser().parse_args(argv))
+    settings, bad_settings = load_settings(options, os.environ)
+    configure_logging(settings.log_level)
+    command = options["command"]
+    if command is None:
+        for bad in bad_settings:
+            logger.error("%s", bad.sentence)
+        if sys.stdin and sys.stdin.isatty():
+            tell_person(SERVING_NOTE)
+        serve(settings, bad_settings)
+    if bad_settings:
+        tell_person(f"{PROGRAM_NAME}: {bad_settings[0].sentence}")
+        return EXIT_USAGE
+    try:
+        return COMMANDS[command](options, settings)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
 
 
 if __name__ == "__main__":

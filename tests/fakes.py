@@ -47,6 +47,9 @@ class FakeFetch:
             raise page
         return page if isinstance(page, aws.Page) else aws.Page(url, "text/plain", page)
 
+    async def aclose(self) -> None:
+        """There is nothing to close."""
+
 
 def make_hits(count: int, site: str = "https://site{}.example/page") -> tuple[aws.SearchHit, ...]:
     """Hits numbered from 1, each on a site of its own."""

@@ -183,7 +183,7 @@ async def test_a_late_page_loses_its_extract_and_nothing_else() -> None:
     hits = make_hits(3)
     never = asyncio.Event()
 
-    async def read_page(url: str, language: str) -> str:
+    async def read_page(url: str, *_: object) -> str:
         if url == hits[0].url:
             await never.wait()
         return pages_of(hits)[url]
@@ -215,7 +215,7 @@ async def test_a_late_page_is_given_up_and_told_of_no_more() -> None:
     given_up = asyncio.Event()
     told: list[str] = []
 
-    async def read_page(url: str, language: str) -> str:
+    async def read_page(url: str, *_: object) -> str:
         try:
             return await asyncio.Event().wait() and ""
         finally:
@@ -252,6 +252,24 @@ async def test_a_search_that_fails_is_not_hidden() -> None:
     assert caught.value is error
 
 
+async def test_a_search_without_an_end_meets_the_clock_of_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aws, "CALL_TIMEOUT_SECONDS", 0)
+    given_up = asyncio.Event()
+
+    async def search_for_ever(query: aws.EngineQuery) -> aws.SearchOutcome:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            given_up.set()
+        return found()
+
+    with anyio.fail_after(10), pytest.raises(aws.SearchError, match="no engine answered in time") as caught:
+        await aws.web_search(REQUEST, SETTINGS, search=search_for_ever, read_page=aws.PageReader(FakeFetch()))
+    assert caught.value.outcome == "timed out"
+    with anyio.fail_after(10):
+        await given_up.wait()
+
+
 async def test_a_page_is_read_from_the_fragment_of_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
 
@@ -262,7 +280,7 @@ async def test_a_page_is_read_from_the_fragment_of_its_address(monkeypatch: pyte
     monkeypatch.setattr(aws, "extract_page", extract_page)
     url = "https://a.example/old#usage"
     fetch = FakeFetch({url: aws.Page("https://a.example/new#top", "text/html", "text")})
-    assert await aws.PageReader(fetch)(url, "en") == "text"
+    assert await aws.PageReader(fetch)(url, "en", keep_seconds=0) == "text"
     assert read == ["https://a.example/new#usage"]
 
 
