@@ -31,7 +31,6 @@ import os
 import re
 import signal
 import sys
-import tempfile
 import threading
 import time
 import unicodedata
@@ -1245,6 +1244,8 @@ def ca_path(pem: bytes) -> Iterator[str]:
             file.flush()
             yield f"/proc/self/fd/{file.fileno()}"
         return
+    import tempfile  # costs the start 5 ms
+
     with tempfile.NamedTemporaryFile(suffix=".pem", delete=False) as named_file:
         named_file.write(pem)
     try:
@@ -3118,12 +3119,12 @@ def _answer_diagnostics(answer: Answer) -> dict[str, Any]:
 
 # -- Process ----------------------------------------------------------------------------------------------------
 
-# How long the SDK's import is put off for the host to finish its handshake, which it would otherwise slow down.
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130  # as shells tell of SIGINT
 
+# How long the SDK's import is put off for the host to finish its handshake, which it would otherwise slow down.
 HANDSHAKE_WAIT_SECONDS: Final = 0.25
 PARENT_CHECK_SECONDS: Final = 2.0
 EXIT_GRACE_SECONDS: Final = 2.0  # for the last answers to reach the host, on top of a call's own clock
@@ -3134,10 +3135,30 @@ SDK_VERSION: Final = "2.3"  # the SDK whose answers `Prelude` gives; another one
 HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 ENVELOPE_VERSION: Final = "2026-07-28"
 MAX_PRELUDE_LINES: Final = 16  # more than a handshake takes; their answers fit into a pipe that nobody reads yet
-_PROTOCOL_META_PREFIX: Final = "io.modelcontextprotocol/"
+_META_PREFIX: Final = "io.modelcontextprotocol/"
 
 PARSE_ERROR: Final = (-32700, "Parse error")
 INVALID_REQUEST: Final = (-32600, "Invalid Request")
+
+# What a line may hold for its answer to be known beforehand, as `_fits` reads it.
+_TEXT: Final = (str,)
+_CLIENT_INFO: Final = {"name": _TEXT, "version": _TEXT, "title?": _TEXT, "description?": _TEXT, "websiteUrl?": _TEXT}
+_CAPABILITIES: Final = {
+    "roots?": {"listChanged?": (bool,)},
+    "sampling?": {"*": {}},
+    "elicitation?": {"*": {}},
+    "experimental?": {"*": {}},
+}
+_PLAIN_GREETING: Final = {"protocolVersion": _TEXT, "clientInfo": _CLIENT_INFO, "capabilities": _CAPABILITIES}
+_PLAIN_PARAMS: Final = {"_meta?": {"progressToken?": (str, int)}}
+_PLAIN_ENVELOPE: Final = {
+    "_meta": {
+        f"{_META_PREFIX}protocolVersion": ENVELOPE_VERSION,
+        f"{_META_PREFIX}clientInfo": _CLIENT_INFO,
+        f"{_META_PREFIX}clientCapabilities": _CAPABILITIES,
+        "progressToken?": (str, int),
+    }
+}
 
 
 def leave(*_: object, status: int = 0) -> NoReturn:
@@ -3205,22 +3226,22 @@ class Prelude:
         return None
 
     def _result(self, method: str, params: Any) -> dict[str, Any] | None:
-        if self._era == "" and method == "initialize" and _is_plain_initialize(params):
+        if self._era == "" and method == "initialize" and _fits(params, _PLAIN_GREETING):
             self._era = "handshake"
             version = params["protocolVersion"]
             version = version if version in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
             return {**_server_facts(), "protocolVersion": version, "serverInfo": _server_info()}
-        if self._era == "handshake" and _is_plain_meta_only(params):
-            tool = {**_tool_on_the_wire(), "inputSchema": dict(sorted(INPUT_SCHEMA.items()))}
+        if self._era == "handshake" and _fits(params, _PLAIN_PARAMS):
+            tool = {**_listed_tool(), "inputSchema": dict(sorted(INPUT_SCHEMA.items()))}
             return {"ping": {}, "tools/list": {"tools": [tool]}}.get(method)
-        if self._era in ("", "envelope") and _is_plain_envelope(params):
+        if self._era != "handshake" and _fits(params, _PLAIN_ENVELOPE):
             self._era = "envelope"
             result = {
                 "server/discover": {**_server_facts(), "supportedVersions": [ENVELOPE_VERSION]},
-                "tools/list": {"tools": [_tool_on_the_wire()]},
+                "tools/list": {"tools": [_listed_tool()]},
             }.get(method)
             common = {"cacheScope": "private", "resultType": "complete", "ttlMs": 0}
-            meta = {"_meta": {f"{_PROTOCOL_META_PREFIX}serverInfo": _server_info()}}
+            meta = {"_meta": {f"{_META_PREFIX}serverInfo": _server_info()}}
             return result and {**dict(sorted({**common, **result}.items())), **meta}
         return None
 
@@ -3244,61 +3265,25 @@ def _server_info() -> dict[str, str]:
     return {"name": SERVER_NAME, "title": TOOL_TITLE, "version": __version__}
 
 
-def _tool_on_the_wire() -> dict[str, Any]:
+def _listed_tool() -> dict[str, Any]:
     return dict(sorted({**tool_definition(), "annotations": dict(sorted(TOOL_ANNOTATIONS.items()))}.items()))
+
+
+def _fits(value: Any, shape: Any) -> bool:
+    """Whether a JSON value has a shape: the types it may have, the text it must be, or a table of shapes by key.
+
+    In a table `key?` may be missing, and `*` stands for any other key.
+    """
+    if not isinstance(shape, dict):
+        return value == shape if isinstance(shape, str) else type(value) in shape
+    if not isinstance(value, dict) or not {key for key in shape if key[-1] not in "?*"} <= set(value):
+        return False
+    any_other = shape.get("*", ())
+    return all(_fits(item, shape.get(key, shape.get(f"{key}?", any_other))) for key, item in value.items())
 
 
 def _is_plain_id(value: Any) -> bool:
     return re.fullmatch(r'-?\d{1,15}|"[^"\\\x00-\x1f\x7f-\U0010ffff]{0,200}"', json.dumps(value)) is not None
-
-
-def _is_plain_initialize(params: Any) -> bool:
-    if not isinstance(params, dict) or set(params) != {"protocolVersion", "capabilities", "clientInfo"}:
-        return False
-    is_plain_version = isinstance(params["protocolVersion"], str)
-    return is_plain_version and _is_plain_client(params["clientInfo"], params["capabilities"])
-
-
-def _is_plain_client(info: Any, capabilities: Any) -> bool:
-    """A client's own facts, in the shapes that hosts send: texts; and capabilities as tables of flags and tables."""
-    if not isinstance(info, dict) or not all(isinstance(value, str) for value in info.values()):
-        return False
-    has_known_fields = {"name", "version"} <= set(info) <= {"name", "version", "title", "description", "websiteUrl"}
-    return has_known_fields and _is_plain_capabilities(capabilities)
-
-
-def _is_plain_capabilities(capabilities: Any) -> bool:
-    if not isinstance(capabilities, dict) or not all(isinstance(table, dict) for table in capabilities.values()):
-        return False
-    if not set(capabilities) <= {"roots", "sampling", "elicitation", "experimental"}:
-        return False
-    others = {**capabilities, "roots": {}}  # `roots` has one flag, the others have empty tables
-    is_plain_roots = capabilities.get("roots", {}) in ({}, {"listChanged": False}, {"listChanged": True})
-    return is_plain_roots and all(value == {} for table in others.values() for value in table.values())
-
-
-def _is_plain_meta_only(params: Any) -> bool:
-    """No parameters but a `_meta` of plain values, and none that makes it an envelope."""
-    if not isinstance(params, dict) or not set(params) <= {"_meta"} or not isinstance(params.get("_meta", {}), dict):
-        return False
-    return all(
-        isinstance(value, (str, int)) and not isinstance(value, bool) and not name.startswith(_PROTOCOL_META_PREFIX)
-        for name, value in params.get("_meta", {}).items()
-    )
-
-
-def _is_plain_envelope(params: Any) -> bool:
-    if not isinstance(params, dict) or not isinstance(params.get("_meta"), dict):
-        return False
-    meta = dict(params["_meta"])
-    version, info, capabilities = (
-        meta.pop(_PROTOCOL_META_PREFIX + name, None) for name in ("protocolVersion", "clientInfo", "clientCapabilities")
-    )
-    return (
-        version == ENVELOPE_VERSION
-        and _is_plain_client(info, capabilities)
-        and _is_plain_meta_only({**params, "_meta": meta})
-    )
 
 
 def _to_line(message: Mapping[str, Any]) -> str:
