@@ -966,7 +966,7 @@ KEEP_SECONDS_BY_TIMELIMIT: Final = {"d": 120.0, "w": 600.0, "m": 900.0, "y": 900
 PAGE_STATUSES: Final = (200, 202)  # DuckDuckGo sends 202 with a challenge, and with an empty result
 REFUSAL_STATUSES: Final = (403, 429)
 _CHALLENGE = re.compile(r"(?i)anomaly-modal|challenge-form|g-recaptcha|h-captcha|cf-chl")
-_UNSEEN_ELEMENT = re.compile(r"(?is)<(script|style)\b.*?</\1\s*>")
+_UNSEEN_ELEMENT = re.compile(r"(?is)<(?:script|style)\b.*?(?:</(?:script|style)\s*>|\Z)")
 _AD_URL = re.compile(r"(?i)https?://(duckduckgo\.com/y\.js|www\.bing\.com/aclick|www\.google\.com/aclk)")
 _DUCKDUCKGO_REDIRECT = re.compile(r"(?i)(?:https?:)?//(?:\w+\.)?duckduckgo\.com/l/\?(?:[^#]*&)?uddg=([^&#]+)")
 _TRACKING_PARAMETER = re.compile(r"(?i)(utm_\w+|fbclid|gclid|dclid|msclkid|yclid|mc_[ce]id|igshid|srsltid)(=|$)")
@@ -1453,11 +1453,12 @@ class EngineSearch:
 
     def __init__(self, settings: Settings, ask: EngineBackend | None = None) -> None:
         ask = ask or ddgs_backend(settings)
-        self._engines = {name: Engine(name, ask) for name in ENGINES}
+        self._engines = {name: Engine(name, ask) for name in settings.engines}
         self._memory: Memory[EngineQuery, SearchOutcome] = Memory(MEMORY_ENTRIES, MEMORY_BYTES, _hit_bytes)
 
     async def __call__(self, query: EngineQuery) -> SearchOutcome:
-        race = EngineRace(query, [self._engines[name] for name in engines_for(query)])
+        allowed = tuple(name for name in query.engines if name in self._engines) or tuple(self._engines)
+        race = EngineRace(query, [self._engines[name] for name in engines_for(replace(query, engines=allowed))])
         outcome, is_kept = await self._memory.get(query, race.run, KEEP_SECONDS_BY_TIMELIMIT[query.timelimit])
         return replace(outcome, attempts=(), is_cached=True) if is_kept else outcome
 

@@ -407,6 +407,14 @@ def test_duckduckgo_is_asked_first_whatever_the_order() -> None:
     assert (outcome.engine, engines.names) == ("duckduckgo", ["duckduckgo"])
 
 
+def test_a_query_does_not_widen_the_engines_of_the_settings() -> None:
+    engines = FakeEngines(duckduckgo=refusal())
+    search = aws.EngineSearch(aws.Settings(engines=("duckduckgo",)), engines)
+    with pytest.raises(aws.SearchError):
+        run_in_virtual_time(search(QUERY))
+    assert engines.names == ["duckduckgo"]
+
+
 def test_no_match_of_duckduckgo_is_an_answer() -> None:
     engines = FakeEngines(duckduckgo=[])
     outcome = search_once(engines)
