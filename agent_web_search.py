@@ -900,6 +900,11 @@ class FreezeWatchdog:
         self._timer = loop.call_later(1.0, self._rearm, loop)
 
 
+def loop_time() -> float:
+    """Seconds on the clock of the event loop, which tests replace."""
+    return asyncio.get_running_loop().time()
+
+
 class Memory(Generic[K, V]):
     """Values kept for a while, bounded in entries and bytes; callers that ask for the same at once share one run.
 
@@ -917,10 +922,9 @@ class Memory(Generic[K, V]):
 
         A cancelled caller leaves the run to the others; the last one to leave ends it.
         """
-        now = asyncio.get_running_loop().time
         if key in self._kept:
             value, ends_at, size_bytes = self._kept.pop(key)
-            if now() < ends_at:
+            if loop_time() < ends_at:
                 self._kept[key] = value, ends_at, size_bytes
                 return value, True
         if key not in self._runs:
@@ -929,7 +933,7 @@ class Memory(Generic[K, V]):
         self._waiting_count[run] += 1
         try:
             value = await asyncio.shield(run)
-            self._keep(key, value, now() + keep_seconds)
+            self._keep(key, value, loop_time() + keep_seconds)
             return value, False
         finally:
             self._waiting_count[run] -= 1
@@ -966,7 +970,7 @@ KEEP_SECONDS_BY_TIMELIMIT: Final = {"d": 120.0, "w": 600.0, "m": 900.0, "y": 900
 PAGE_STATUSES: Final = (200, 202)  # DuckDuckGo sends 202 with a challenge, and with an empty result
 REFUSAL_STATUSES: Final = (403, 429)
 _CHALLENGE = re.compile(r"(?i)anomaly-modal|challenge-form|g-recaptcha|h-captcha|cf-chl")
-_UNSEEN_ELEMENT = re.compile(r"(?is)<(script|style)\b.*?</\1\s*>")
+_UNSEEN_ELEMENT = re.compile(r"(?is)<(?:script|style)\b.*?(?:</(?:script|style)\s*>|\Z)")
 _AD_URL = re.compile(r"(?i)https?://(duckduckgo\.com/y\.js|www\.bing\.com/aclick|www\.google\.com/aclk)")
 _DUCKDUCKGO_REDIRECT = re.compile(r"(?i)(?:https?:)?//(?:\w+\.)?duckduckgo\.com/l/\?(?:[^#]*&)?uddg=([^&#]+)")
 _TRACKING_PARAMETER = re.compile(r"(?i)(utm_\w+|fbclid|gclid|dclid|msclkid|yclid|mc_[ce]id|igshid|srsltid)(=|$)")
@@ -1118,9 +1122,8 @@ def parse_retry_after(text: str, now_unix_seconds: float) -> float | None:
     from email.utils import parsedate_to_datetime
 
     try:
-        seconds = (
-            float(text) if text.strip().isdecimal() else parsedate_to_datetime(text).timestamp() - now_unix_seconds
-        )
+        is_number = text.strip().isdecimal()
+        seconds = float(text) if is_number else parsedate_to_datetime(text).timestamp() - now_unix_seconds
     except (TypeError, ValueError):
         return None
     return min(max(seconds, 1.0), MAX_RETRY_AFTER_SECONDS)
@@ -1238,6 +1241,8 @@ def ask_ddgs(engine: str, query: EngineQuery, settings: Settings, load_pem: Call
 @contextlib.contextmanager
 def ca_path(pem: bytes) -> Iterator[str]:
     """The path of a file that holds `pem`, since primp takes certificates in no other way; it is gone afterwards."""
+    import tempfile
+
     if sys.platform == "linux":  # in memory: a read-only system may have no place for a file
         with open(os.memfd_create("ca"), "wb") as file:
             file.write(pem)
@@ -1280,26 +1285,26 @@ class Engine:
 
     def rest_left_seconds(self) -> float:
         """How long it rests still, 0 when it does not."""
-        return max(0.0, self._rest_ends_at - asyncio.get_running_loop().time())
+        return max(0.0, self._rest_ends_at - loop_time())
 
     def wait_seconds(self) -> float:
         """How long the next search has to wait for its turn."""
         turns_kept = PACE_SEARCHES // TRAITS_BY_ENGINE[self.name].requests_per_search
         self._turns = self._turns[-turns_kept:]
         is_free = len(self._turns) < turns_kept
-        return 0.0 if is_free else max(0.0, self._turns[0] + PACE_SECONDS - asyncio.get_running_loop().time())
+        return 0.0 if is_free else max(0.0, self._turns[0] + PACE_SECONDS - loop_time())
 
     def start(self, query: EngineQuery) -> asyncio.Task[list[SearchHit]]:
         """Takes the next turn: a task that waits for it and asks; its failure is a SearchError."""
         wait_seconds = self.wait_seconds()
-        self._turns.append(asyncio.get_running_loop().time() + wait_seconds)
+        self._turns.append(loop_time() + wait_seconds)
         return asyncio.create_task(self._ask_after(wait_seconds, query))
 
     async def _ask_after(self, wait_seconds: float, query: EngineQuery) -> list[SearchHit]:
         await asyncio.sleep(wait_seconds)
         if self.rest_left_seconds():
             raise self.refusal()
-        asked_at = asyncio.get_running_loop().time()
+        asked_at = loop_time()
         try:
             hits = await asyncio.wait_for(self._ask(self.name, query), ENGINE_TIMEOUT_SECONDS)
         except asyncio.TimeoutError:
@@ -1317,7 +1322,7 @@ class Engine:
         if asked_at <= self._rest_began_at:  # one of several that were under way: the same refusal
             return
         self._rest_seconds = min(max(FIRST_REST_SECONDS, self._rest_seconds * 2), MAX_REST_SECONDS)
-        self._rest_began_at = asyncio.get_running_loop().time()
+        self._rest_began_at = loop_time()
         self._rest_ends_at = self._rest_began_at + (retry_after_seconds or self._rest_seconds)
 
     def refusal(self) -> SearchError:
@@ -1346,8 +1351,7 @@ class EngineRace:
 
     def __init__(self, query: EngineQuery, engines: Sequence[Engine]) -> None:
         self._query, self._first, self._left = query, engines[0], list(engines)
-        self._now = asyncio.get_running_loop().time
-        self._ends_at = self._now() + SEARCH_TIMEOUT_SECONDS
+        self._ends_at = loop_time() + SEARCH_TIMEOUT_SECONDS
         self._running: dict[asyncio.Task[list[SearchHit]], Engine] = {}
         self._started_at: dict[Engine, float] = {}
         self._ended: dict[Engine, tuple[Outcome, float]] = {}
@@ -1360,11 +1364,11 @@ class EngineRace:
         SearchError that speaks of all engines when none answered.
         """
         try:
-            while self._now() < self._ends_at:
+            while loop_time() < self._ends_at:
                 hedge_at = self._start_next()
                 if not self._running:
                     break
-                timeout = min(hedge_at, self._ends_at) - self._now()
+                timeout = min(hedge_at, self._ends_at) - loop_time()
                 done, _ = await asyncio.wait(self._running, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
                 answers = self._take_in(done)
                 if any(answers.values()) or self._first in answers:
@@ -1381,10 +1385,10 @@ class EngineRace:
         """
         awake = [engine for engine in self._left if not engine.rest_left_seconds()]
         engine = min(awake, key=Engine.wait_seconds, default=None)
-        patience_seconds = 0.0 if self._running else self._ends_at - self._now() - LEAST_ENGINE_SECONDS
+        patience_seconds = 0.0 if self._running else self._ends_at - loop_time() - LEAST_ENGINE_SECONDS
         if engine is None or engine.wait_seconds() > patience_seconds:
             return float("inf")
-        starts_at = self._now() + engine.wait_seconds()
+        starts_at = loop_time() + engine.wait_seconds()
         self._left.remove(engine)
         self._started_at[engine] = starts_at
         self._running[engine.start(self._query)] = engine
@@ -1400,7 +1404,7 @@ class EngineRace:
                 outcome: Outcome = "ok" if answers[engine] else "no match"
             except SearchError as error:
                 self._failures[engine], outcome = error, error.outcome
-            self._ended[engine] = outcome, self._now()
+            self._ended[engine] = outcome, loop_time()
         return answers
 
     def _outcome(self, answers: Mapping[Engine, list[SearchHit]]) -> SearchOutcome:
@@ -1418,7 +1422,7 @@ class EngineRace:
 
     def _attempts(self) -> tuple[Attempt, ...]:
         """Each engine asked, in order; one that was not waited for any longer timed out."""
-        unended: tuple[Outcome, float] = "timed out", self._now()
+        unended: tuple[Outcome, float] = "timed out", loop_time()
         rows = ((engine, at, *self._ended.get(engine, unended)) for engine, at in self._started_at.items())
         return tuple(Attempt(engine.name, outcome, round((end - at) * 1000)) for engine, at, outcome, end in rows)
 
@@ -1455,11 +1459,12 @@ class EngineSearch:
 
     def __init__(self, settings: Settings, ask: EngineBackend | None = None) -> None:
         ask = ask or ddgs_backend(settings)
-        self._engines = {name: Engine(name, ask) for name in ENGINES}
+        self._engines = {name: Engine(name, ask) for name in settings.engines}
         self._memory: Memory[EngineQuery, SearchOutcome] = Memory(MEMORY_ENTRIES, MEMORY_BYTES, _hit_bytes)
 
     async def __call__(self, query: EngineQuery) -> SearchOutcome:
-        race = EngineRace(query, [self._engines[name] for name in engines_for(query)])
+        allowed = tuple(name for name in query.engines if name in self._engines) or tuple(self._engines)
+        race = EngineRace(query, [self._engines[name] for name in engines_for(replace(query, engines=allowed))])
         outcome, is_kept = await self._memory.get(query, race.run, KEEP_SECONDS_BY_TIMELIMIT[query.timelimit])
         return replace(outcome, attempts=(), is_cached=True) if is_kept else outcome
 

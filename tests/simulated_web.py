@@ -353,7 +353,8 @@ class SimulatedWeb:
             self.requests.append(request)
             self._arrival.notify_all()
         engine = ENGINE_BY_HOST.get(request.host)
-        if engine and urlsplit(request.url).path.partition(";")[0] == ENGINES[engine].path:
+        path = urlsplit(request.url).path.partition(";")[0]
+        if engine and path.rstrip("/") == ENGINES[engine].path.rstrip("/"):
             return self.respond_as_engine(engine, request)
         if engine == "startpage":
             return page(STARTPAGE_HOME)

@@ -407,6 +407,14 @@ def test_duckduckgo_is_asked_first_whatever_the_order() -> None:
     assert (outcome.engine, engines.names) == ("duckduckgo", ["duckduckgo"])
 
 
+def test_a_query_does_not_widen_the_engines_of_the_settings() -> None:
+    engines = FakeEngines(duckduckgo=refusal())
+    search = aws.EngineSearch(aws.Settings(engines=("duckduckgo",)), engines)
+    with pytest.raises(aws.SearchError):
+        run_in_virtual_time(search(QUERY))
+    assert engines.names == ["duckduckgo"]
+
+
 def test_no_match_of_duckduckgo_is_an_answer() -> None:
     engines = FakeEngines(duckduckgo=[])
     outcome = search_once(engines)
@@ -887,7 +895,7 @@ def test_a_certificate_file_of_the_settings_adds_to_ssl_cert_file(
 
 def test_nothing_stays_on_disk_of_the_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    for platform in ("linux", "darwin"):
+    for platform in (sys.platform, "darwin"):
         monkeypatch.setattr(sys, "platform", platform)
         with aws.ca_path(b"certificates") as path:
             assert Path(path).read_bytes() == b"certificates"
