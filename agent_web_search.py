@@ -1492,6 +1492,11 @@ PAGE_REASONS: Final = {
     "media type": "neither HTML nor text",
     "empty": "no text at all",
     "bot challenge": "a challenge, a consent form or a login in place of the page",
+    "too slow to read": "its main text was not found in time",
+    "too much markup": "more elements or attributes than a page for readers has",
+    "no text": "no main text",
+    "less text than the snippet": "a main text shorter than what the engine says of the page",
+    "unexpected error": "a fault of this program, told on stderr",
 }
 
 
@@ -1775,7 +1780,7 @@ async def _read_page(response: httpx.Response) -> Page:
     return Page(str(response.url), media_type, text)
 
 
-async def _read_body(response: httpx.Response) -> bytes:
+async def _read_body(response: httpx.Response) -> bytearray:
     """The body unpacked, `MAX_PAGE_BYTES` of it at most.
 
     By hand, because httpx unpacks each piece whole: 64 KiB of a bomb become 64 MiB. A body that is packed twice has no
@@ -1797,7 +1802,7 @@ async def _read_body(response: httpx.Response) -> bytes:
         body += inflate.decompress(chunk, room) if inflate else chunk[:room]
         if len(body) >= MAX_PAGE_BYTES or (inflate and inflate.eof):
             break
-    return bytes(body)
+    return body
 
 
 # Titles and marks of what stands in a page's place. They count on short pages only: an article about them says more.
@@ -1854,7 +1859,7 @@ MAX_BROKEN_SHARE: Final = 0.02  # of the characters beyond ASCII; a wrong charse
 SURE_UTF8_BYTES: Final = 8  # so many in well-formed sequences do not happen by chance in another charset
 
 
-def decode_body(body: bytes, content_type: str = "") -> str:
+def decode_body(body: bytes | bytearray, content_type: str = "") -> str:
     """A body as text: byte-order mark, then header, then `<meta>`, then detection; never raises, no lone surrogates.
 
     A label that does not fit the bytes is passed over. Bytes that are UTF-8 beyond chance are UTF-8 whatever the label
@@ -1875,7 +1880,7 @@ def decode_body(body: bytes, content_type: str = "") -> str:
     return body.decode(_detect_codec(body), errors="replace")
 
 
-def _labelled_codecs(body: bytes, content_type: str) -> Iterator[str]:
+def _labelled_codecs(body: bytes | bytearray, content_type: str) -> Iterator[str]:
     """The codecs that header and `<meta>` name, then UTF-8; UTF-16 by its NUL bytes only, whatever they say."""
     start = body[:META_BYTES]
     nul_counts = start[::2].count(0), start[1::2].count(0)
@@ -1899,7 +1904,7 @@ def _codec_of(label: str) -> str:
     return ""
 
 
-def _detect_codec(body: bytes) -> str:
+def _detect_codec(body: bytes | bytearray) -> str:
     """The likely codec of a body without a usable label, by what lies between its tags; else windows-1252."""
     import chardet
 
