@@ -1468,6 +1468,8 @@ def _hit_bytes(outcome: SearchOutcome) -> int:
 
 # -- Fetch ------------------------------------------------------------------------------------------------------
 
+MALLOPT_MMAP_THRESHOLD: Final = -3  # M_MMAP_THRESHOLD of glibc's malloc.h
+LARGE_BLOCK_BYTES: Final = 128 * 1024  # glibc's own start value
 CONNECT_TIMEOUT_SECONDS: Final = 3.0  # an address that swallows packets must leave time for the next one
 READ_TIMEOUT_SECONDS: Final = 5.0
 USER_AGENT: Final = f"{PROGRAM_NAME}/{__version__} (+{REPOSITORY_URL})"
@@ -1670,6 +1672,17 @@ class CheckedTransport:
             await transport.aclose()
 
 
+def return_freed_memory() -> None:
+    """Has large blocks go back to the system once they are freed, where glibc allocates.
+
+    Left alone it learns from the first large page to keep them, and a process that met hostile pages stays 80 MB larger.
+    """
+    import ctypes
+
+    with contextlib.suppress(OSError, AttributeError, TypeError):  # another system, another allocator
+        ctypes.CDLL(None).mallopt(MALLOPT_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
+
+
 class HttpPageFetcher:
     """The real PageFetcher: one shared httpx.AsyncClient, opened by the first page."""
 
@@ -1697,6 +1710,7 @@ class HttpPageFetcher:
 
         import httpx
 
+        return_freed_memory()
         return httpx.AsyncClient(
             transport=cast("httpx.AsyncBaseTransport", CheckedTransport(self._settings, self._resolve)),
             timeout=httpx.Timeout(READ_TIMEOUT_SECONDS, connect=CONNECT_TIMEOUT_SECONDS),
