@@ -1675,7 +1675,7 @@ class CheckedTransport:
 def return_freed_memory() -> None:
     """Has large blocks go back to the system once they are freed, where glibc allocates.
 
-    Left alone it learns from the first large page to keep them, and a process that met hostile pages stays 80 MB larger.
+    Left alone it learns from the first large page to keep them: after hostile pages the process stays 80 MB larger.
     """
     import ctypes
 
