@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 import trustme
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import agent_web_search
@@ -234,6 +234,7 @@ def spellings(address: ipaddress.IPv4Address) -> dict[str, str]:
     }
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from(["10.0.0.0/8", "127.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16"]).flatmap(
         lambda network: st.ip_addresses(network=network)
@@ -244,6 +245,7 @@ def test_no_spelling_of_a_private_address_gets_through(address: Any) -> None:
     assert None not in refused.values(), refused
 
 
+@settings(deadline=None)
 @given(st.text(max_size=80), st.lists(st.text(max_size=40) | st.ip_addresses().map(str), max_size=4), st.booleans())
 @example("..", [], False)
 @example("xn--", [], True)
@@ -251,6 +253,7 @@ def test_the_policy_answers_for_any_text(host: str, addresses: list[str], allow_
     assert refuse_address(host, addresses, allow_private) in (None, "bad address", "private address")
 
 
+@settings(deadline=None)
 @given(st.ip_addresses())
 def test_the_policy_is_no_laxer_than_the_standard_library(address: Any) -> None:
     is_fake_ip = address.version == 4 and address in ipaddress.ip_network("198.18.0.0/15")
@@ -458,6 +461,7 @@ async def test_an_address_that_is_no_plain_web_address_is_refused(wire: Wire, ur
     assert wire.requests == []
 
 
+@settings(deadline=None)
 @given(st.text(max_size=60).map(lambda text: f"http://{text}") | st.text(max_size=60))
 @example("http://[::ffff:127.0.0.1]/")
 @example("http://①②⑦.0.0.1/")
@@ -847,6 +851,7 @@ def test_a_title_that_only_begins_like_a_wall_is_a_page(title: str) -> None:
     assert not is_wall(f"<title>{title}</title><p>Short.</p>", "https://example.com/")
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(["<", "<script>", "</script>", "<title>", "<!--", "-->", "type=password", " x"])))
 def test_any_heap_of_tags_can_be_asked_whether_it_is_a_wall(pieces: list[str]) -> None:
     assert is_wall("".join(pieces), "https://example.com/") in (True, False)
@@ -939,6 +944,7 @@ def test_a_few_broken_bytes_do_not_cost_a_page_its_charset() -> None:
     assert decode_body(body, "text/html; charset=utf-8") == "日本語" * 100 + "\ufffd終"
 
 
+@settings(deadline=None)
 @given(
     st.binary(max_size=300),
     st.sampled_from(["", *(f"charset={name}" for name in [*CHARSET_SAMPLES, "utf-16"])]) | st.text(),
@@ -951,6 +957,7 @@ def test_any_bytes_become_text_without_lone_surrogates(body: bytes, content_type
     decode_body(body, content_type).encode("utf-8")
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0\ufeff\ufffd"), min_size=8))
 def test_utf_8_that_is_beyond_chance_comes_back_as_it_was(text: str) -> None:
     sure = text + "é" * 8
@@ -960,10 +967,10 @@ def test_utf_8_that_is_beyond_chance_comes_back_as_it_was(text: str) -> None:
 # -- Certificates ------------------------------------------------------------------------------------------------------
 
 
-def subjects(settings: Settings) -> set[str]:
+def subjects(chosen: Settings) -> set[str]:
     return {
         value
-        for certificate in ssl_context(settings).get_ca_certs()
+        for certificate in ssl_context(chosen).get_ca_certs()
         for row in certificate["subject"]
         for name, value in row  # type: ignore[misc]
         if name == "organizationName"
