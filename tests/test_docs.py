@@ -1,5 +1,6 @@
 """What stands both in the documentation and in the code is the same in both."""
 
+import asyncio
 import json
 import re
 import shlex
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from mcp import Client
 
 import agent_web_search as module
 from agent_web_search import (
@@ -21,6 +23,7 @@ from agent_web_search import (
     setting_flag,
     setting_variable,
 )
+from tests.simulated_web import SimulatedWeb
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -197,6 +200,23 @@ def test_the_readme_names_every_host_that_the_config_command_knows() -> None:
     assert paragraph
     named = re.findall(r"`(?:agent-web-search config )?([a-z-]+)`", paragraph[0])
     assert sorted(named) == sorted(HOST_CONFIGS)
+
+
+def test_the_example_in_the_readme_is_what_the_tool_answers(through_web: SimulatedWeb) -> None:
+    text = read("README.md")
+    (arguments,) = [json.loads(block) for block in code_blocks(text, "json")]
+    (block,) = code_blocks(text, "text")
+    (shown,) = json.loads(re.sub(r",\n \[…\]\]$", "]", block.strip()))
+
+    async def call() -> str:
+        async with Client(module.create_server()) as client:
+            result = await client.call_tool(module.TOOL_NAME, arguments)
+            return result.content[0].text
+
+    answered = json.loads(asyncio.run(call()))
+    assert len(answered) > 1
+    assert answered[0]["summary"].startswith(shown.pop("summary").removesuffix(" […]"))
+    assert shown.items() <= answered[0].items()
 
 
 # -- Pages -------------------------------------------------------------------------------------------------------------
