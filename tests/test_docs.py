@@ -1,5 +1,6 @@
 """What stands both in the documentation and in the code is the same in both."""
 
+import asyncio
 import json
 import re
 import shlex
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from mcp import Client
 
 import agent_web_search as module
 from agent_web_search import (
@@ -21,6 +23,7 @@ from agent_web_search import (
     setting_flag,
     setting_variable,
 )
+from tests.simulated_web import SimulatedWeb
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -149,6 +152,16 @@ def test_the_diagnostics_table_names_what_a_reply_carries() -> None:
         assert f"`{name}` is `{json.dumps(value)}`" in text
 
 
+def test_the_table_of_reasons_is_that_of_the_code() -> None:
+    documented = {row[0]: row[1] for row in table(read("docs/reference.md"), "reason")}
+    assert module.PAGE_REASONS.items() <= documented.items()
+    source = read("agent_web_search.py")
+    for reason in ", ".join(set(documented) - set(module.PAGE_REASONS) - {"http 404 and so on"}).split(", "):
+        assert f'"{reason}"' in source
+    raised = set(re.findall(r'PageError\("([^"]+)"\)', source))
+    assert raised <= set(", ".join(documented).split(", "))
+
+
 @pytest.mark.parametrize("page", ["docs/reference.md", "docs/CONTEXT.md"])
 def test_every_outcome_is_named(page: str) -> None:
     for outcome in get_args(module.Outcome):
@@ -197,6 +210,23 @@ def test_the_readme_names_every_host_that_the_config_command_knows() -> None:
     assert paragraph
     named = re.findall(r"`(?:agent-web-search config )?([a-z-]+)`", paragraph[0])
     assert sorted(named) == sorted(HOST_CONFIGS)
+
+
+def test_the_example_in_the_readme_is_what_the_tool_answers(through_web: SimulatedWeb) -> None:
+    text = read("README.md")
+    (arguments,) = [json.loads(block) for block in code_blocks(text, "json")]
+    (block,) = code_blocks(text, "text")
+    (shown,) = json.loads(re.sub(r",\n \[…\]\]$", "]", block.strip()))
+
+    async def call() -> str:
+        async with Client(module.create_server()) as client:
+            result = await client.call_tool(module.TOOL_NAME, arguments)
+            return result.content[0].text
+
+    answered = json.loads(asyncio.run(call()))
+    assert len(answered) > 1
+    assert answered[0]["summary"].startswith(shown.pop("summary").removesuffix(" […]"))
+    assert shown.items() <= answered[0].items()
 
 
 # -- Pages -------------------------------------------------------------------------------------------------------------

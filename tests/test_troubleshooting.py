@@ -54,8 +54,26 @@ def search_with(fault: str) -> Callable[[SimulatedWeb], str]:
 def search_twice_with_a_refusal(web: SimulatedWeb) -> str:
     web.set_engine("duckduckgo", "429")
     search = aws.EngineSearch(aws.Settings(engines=("duckduckgo",)))
-    answer(QUERY, search)
-    return answer({"search_query": "sorting again"}, search)[0]
+    answer(QUERY, search, DUCKDUCKGO_ONLY)
+    return answer({"search_query": "sorting again"}, search, DUCKDUCKGO_ONLY)[0]
+
+
+def search_more_than_an_engine_takes(web: SimulatedWeb) -> str:
+    """Each engine search that is under way keeps its turn; the one that is told comes after all turns are taken."""
+
+    async def burst() -> list[object]:
+        search = aws.EngineSearch(aws.Settings(engines=("duckduckgo",)))
+        queries = [
+            aws.EngineQuery(f"sorting {number}", "us-en", None, ("duckduckgo",))
+            for number in range(2 * aws.PACE_SEARCHES + 1)
+        ]
+        searches = [asyncio.create_task(search(query)) for query in queries]
+        done, waiting = await asyncio.wait(searches, return_when=asyncio.FIRST_EXCEPTION)
+        for task in waiting:
+            task.cancel()
+        return [error for task in done if (error := task.exception())]
+
+    return str(asyncio.run(burst())[0])
 
 
 def search_through(proxy: Callable[[SimulatedWeb], str]) -> Callable[[SimulatedWeb], str]:
@@ -81,13 +99,14 @@ def search_that_fails_with(primp_says: str) -> Callable[[SimulatedWeb], str]:
     async def ask(engine: str, query: aws.EngineQuery) -> list[aws.SearchHit]:
         raise aws.explain_failure(engine, RuntimeError(primp_says), "http://127.0.0.1:3128")
 
-    return lambda web: answer(QUERY, aws.EngineSearch(aws.Settings(engines=("duckduckgo",)), ask))[0]
+    return lambda web: answer(QUERY, aws.EngineSearch(aws.Settings(), ask), DUCKDUCKGO_ONLY)[0]
 
 
 SITUATIONS: dict[str, Callable[[SimulatedWeb], str]] = {
     "Search failed: … refuses to search for now (HTTP": search_with("429"),
     "Search failed: … refuses to search for now (it wants": search_with("202"),
     "Search failed: … refused an earlier search": search_twice_with_a_refusal,
+    "Search failed: … was just asked": search_more_than_an_engine_takes,
     "Search failed: the name … does not resolve": search_through(lambda web: "http://proxy.invalid:3128"),
     "Search failed: … refused the connection": search_through(lambda web: "http://127.0.0.1:9"),
     "Search failed: the proxy at … cannot reach": search_with("dns"),
@@ -108,7 +127,7 @@ SITUATIONS: dict[str, Callable[[SimulatedWeb], str]] = {
     "Bad argument": lambda web: answer({**QUERY, "content_size": "huge"}, FakeSearch(found()))[0],
     "Unknown tool": lambda web: answer(QUERY, FakeSearch(found()), tool="webSearchPrime")[0],
     "Search failed: a setting": lambda web: answer(QUERY, environ={"AGENT_WEB_SEARCH_DENY_DOMAINS": "nonsense"})[0],
-    "Note: a setting": lambda web: answer(QUERY, FakeSearch(found()), {"AGENT_WEB_SEARCH_REGION": "nonsense"})[-1],
+    "Note: this": lambda web: answer(QUERY, FakeSearch(found()), {"AGENT_WEB_SEARCH_REGION": "nonsense"})[-1],
     "Search failed: an unexpected error": lambda web: answer(QUERY, FakeSearch(RuntimeError("details")))[0],
 }
 
