@@ -1241,7 +1241,7 @@ def ask_ddgs(engine: str, query: EngineQuery, settings: Settings, load_pem: Call
 @contextlib.contextmanager
 def ca_path(pem: bytes) -> Iterator[str]:
     """The path of a file that holds `pem`, since primp takes certificates in no other way; it is gone afterwards."""
-    import tempfile
+    import tempfile  # costs the start 5 ms
 
     if sys.platform == "linux":  # in memory: a read-only system may have no place for a file
         with open(os.memfd_create("ca"), "wb") as file:
@@ -1249,7 +1249,6 @@ def ca_path(pem: bytes) -> Iterator[str]:
             file.flush()
             yield f"/proc/self/fd/{file.fileno()}"
         return
-
     with tempfile.NamedTemporaryFile(suffix=".pem", delete=False) as named_file:
         named_file.write(pem)
     try:
