@@ -325,7 +325,7 @@ def show_value(value: Any) -> str:
         text = clean_line(json.dumps(value, ensure_ascii=False, default=str))
     except (ValueError, RecursionError):  # a number of thousands of digits, or nested without end
         return f"a value of type {type(value).__name__}"
-    return text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[:_MAX_SHOWN_CHARACTERS]} {ELLIPSIS}"
+    return text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[:_MAX_SHOWN_CHARACTERS].rstrip()} {ELLIPSIS}"
 
 
 def count_words(text: str) -> int:

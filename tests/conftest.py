@@ -7,10 +7,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.direct_sockets import DirectSockets, is_address
 from tests.simulated_web import Authority, SimulatedWeb, strip_network_variables
 from tests.stdio_client import BINARY_VARIABLE
+
+# No clock (a busy machine would fail the test), the same examples in each run, and nothing kept on disk.
+settings.register_profile(
+    "tests", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("tests")
 
 
 @pytest.fixture

@@ -162,6 +162,14 @@ def test_a_refusal_shows_the_value_given() -> None:
     assert refusal(location="mars") == 'Bad argument location: got "mars"; accepted: cn, us.'
 
 
+@pytest.mark.parametrize("length", [97, 98, 99, 100, 101, 500])
+def test_a_long_value_is_shown_cut_and_marked(length: int) -> None:
+    shown = '"' + "x " * length
+    assert refusal(location="x " * length + "y") == (
+        f"Bad argument location: got {shown[:100].rstrip()} …; accepted: cn, us."
+    )
+
+
 def test_a_value_nested_without_end_is_refused_all_the_same() -> None:
     nested: list[Any] = []
     for _ in range(100_000):
