@@ -1241,8 +1241,6 @@ def ask_ddgs(engine: str, query: EngineQuery, settings: Settings, load_pem: Call
 @contextlib.contextmanager
 def ca_path(pem: bytes) -> Iterator[str]:
     """The path of a file that holds `pem`, since primp takes certificates in no other way; it is gone afterwards."""
-    import tempfile
-
     if sys.platform == "linux":  # in memory: a read-only system may have no place for a file
         with open(os.memfd_create("ca"), "wb") as file:
             file.write(pem)
