@@ -1132,6 +1132,9 @@ def parse_retry_after(text: str, now_unix_seconds: float) -> float | None:
 # What primp says of a request that failed: its classes are coarse, so its text decides, and the first match. {peer} is
 # whom it connects to, the proxy when there is one; {0} is the first group.
 PRIMP_FAILURES: Final[tuple[tuple[str, Outcome, str], ...]] = (
+    (r"resolving for socks proxy", "unreachable", "the name {host} does not resolve"),
+    (r"DNS\w*Error.* Name\(\"([^\"]+?)\.?\"\)", "unreachable", "the name {0} does not resolve"),
+    (r"DNS\w*Error", "unreachable", "the name of {peer} does not resolve"),
     (r"TimeoutError|timed out", "timed out", "{title} did not answer in time"),
     (
         r"peer certificate: .*UnknownIssuer",
@@ -1145,9 +1148,6 @@ PRIMP_FAILURES: Final[tuple[tuple[str, Outcome, str], ...]] = (
     (r"CONNECT failed: HTTP/\S+ (\d{3})", "unreachable", "{peer} cannot reach {host} (HTTP {0})"),
     (r"CONNECT failed", "unreachable", "{peer} does not answer as a proxy does"),
     (r"BuilderError", "unreachable", "{peer} has an address that cannot be used"),
-    (r"resolving for socks proxy", "unreachable", "the name {host} does not resolve"),
-    (r"DNSError.* Name\(\"([^\"]+?)\.?\"\)", "unreachable", "the name {0} does not resolve"),
-    (r"DNSError", "unreachable", "the name of {peer} does not resolve"),
     (r"os error (?:111|61|10061)\b", "unreachable", "{peer} refused the connection"),
     (r"ConnectError|RequestError", "unreachable", "the connection to {host} broke off"),
     (r"DecodeError|BodyError|RedirectError|PrimpError", "engine error", "{title} sent an answer that cannot be read"),
@@ -1241,8 +1241,6 @@ def ask_ddgs(engine: str, query: EngineQuery, settings: Settings, load_pem: Call
 @contextlib.contextmanager
 def ca_path(pem: bytes) -> Iterator[str]:
     """The path of a file that holds `pem`, since primp takes certificates in no other way; it is gone afterwards."""
-    import tempfile  # costs the start 5 ms
-
     if sys.platform == "linux":  # in memory: a read-only system may have no place for a file
         with open(os.memfd_create("ca"), "wb") as file:
             file.write(pem)

@@ -40,7 +40,8 @@ def refusal(retry_after_seconds: float | None = None) -> aws.SearchError:
 class FakeEngines:
     """An EngineBackend by plan: for each engine what it answers, after how many seconds; keeps who was asked, and when.
 
-    A plan is hits, an error, or seconds (then hits come after them); an engine without a plan has hits at once.
+    A plan is hits, an error, seconds (then hits come after them), seconds and an error, or a function that makes a plan
+    of the query's text; an engine without a plan has hits at once.
     """
 
     def __init__(self, **plans: Any) -> None:
@@ -51,6 +52,11 @@ class FakeEngines:
     async def __call__(self, engine: str, query: aws.EngineQuery) -> list[aws.SearchHit]:
         self.asked.append((engine, round(asyncio.get_running_loop().time(), 1)))
         plan = self.plans.get(engine, 0.0)
+        if callable(plan):
+            plan = plan(query.text)
+        if isinstance(plan, tuple):
+            await asyncio.sleep(plan[0])
+            plan = plan[1]
         if isinstance(plan, (float, int)):
             try:
                 await asyncio.sleep(plan)
@@ -264,7 +270,7 @@ VERIFYING = SENDING + "invalid peer certificate: "
 
 DIRECT_FAILURES = [
     (primp.TimeoutError(SENDING + "operation timed out"), "timed out", "DuckDuckGo did not answer in time"),
-    (primp.DNSTimeoutError(SENDING + "error resolving DNS"), "timed out", "DuckDuckGo did not answer in time"),
+    (primp.DNSTimeoutError(SENDING + "no idea"), "unreachable", "the name of html.duckduckgo.com does not resolve"),
     (
         primp.DNSError(RESOLVING + 'Query { name: Name("html.duckduckgo.com."), query_type: A }'),
         "unreachable",
@@ -566,6 +572,39 @@ def test_searches_under_way_that_are_refused_together_count_once() -> None:
     assert run_in_virtual_time(main()) == aws.FIRST_REST_SECONDS
 
 
+def test_a_search_that_waits_for_its_turn_is_not_asked_of_an_engine_that_was_refused_meanwhile() -> None:
+    engines = FakeEngines(duckduckgo=(5.0, refusal()))
+
+    async def main() -> aws.SearchError:
+        search = aws.EngineSearch(aws.Settings(), engines)
+        under_way = [asyncio.ensure_future(search(query(number, "duckduckgo"))) for number in range(7)]
+        await asyncio.sleep(1)
+        with pytest.raises(aws.SearchError) as caught:
+            await search(query(8, "duckduckgo"))
+        await asyncio.gather(*under_way, return_exceptions=True)
+        return caught.value
+
+    error = run_in_virtual_time(main())
+    assert len(engines.asked) == 7
+    assert "DuckDuckGo refused an earlier search and is left alone" in str(error)
+
+
+def test_an_answer_to_a_search_from_before_the_rest_does_not_end_it() -> None:
+    engines = FakeEngines(duckduckgo=lambda text: 2.0 if text == "query 1" else (1.0, refusal()))
+
+    async def main() -> float | None:
+        search = aws.EngineSearch(aws.Settings(), engines)
+        both = (search(query(number, "duckduckgo")) for number in (1, 2))
+        answered, refused = await asyncio.gather(*both, return_exceptions=True)
+        assert (type(answered), type(refused)) == (aws.SearchOutcome, aws.SearchError)
+        await asyncio.sleep(aws.FIRST_REST_SECONDS)
+        with pytest.raises(aws.SearchError) as caught:
+            await search(query(3, "duckduckgo"))
+        return caught.value.retry_after_seconds
+
+    assert run_in_virtual_time(main()) == 2 * aws.FIRST_REST_SECONDS
+
+
 def test_when_all_engines_rest_a_call_fails_at_once_and_says_until_when() -> None:
     engines = FakeEngines(**{name: refusal(60.0 + number) for number, name in enumerate(aws.ENGINES)})
 
@@ -780,6 +819,24 @@ def test_a_changed_ddgs_is_told_with_its_version(
         ask("duckduckgo")
     assert caught.value.outcome == "engine error"
     assert f"ddgs {version('ddgs')}" in str(caught.value)
+
+
+def test_a_page_that_ddgs_cannot_parse_is_judged_by_its_text(
+    through_web: SimulatedWeb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def extract_results(self: Any, html_text: str) -> Any:
+        raise ValueError(html_text)
+
+    monkeypatch.setattr(DDGS_ENGINES["text"]["duckduckgo"], "extract_results", extract_results)
+    through_web.set_engine("duckduckgo", "200-challenge")
+    with pytest.raises(aws.SearchError) as caught:
+        ask("duckduckgo")
+    assert caught.value.outcome == "rate limited"
+
+
+def test_a_failure_of_an_unknown_kind_points_at_ddgs() -> None:
+    error = aws.explain_failure("duckduckgo", NotImplementedError("no more"))
+    assert f"ddgs {version('ddgs')}" in str(error)
 
 
 def test_an_engine_that_ddgs_dropped_is_told_with_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
