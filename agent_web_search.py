@@ -1658,11 +1658,12 @@ class CheckedTransport:
         import httpx
 
         if proxy not in self._transports:
+            tls_to_proxy = self._tls if proxy.startswith("https:") else None
             try:
                 self._transports[proxy] = httpx.AsyncHTTPTransport(
                     verify=self._tls,
                     trust_env=False,
-                    proxy=proxy or None,
+                    proxy=httpx.Proxy(proxy, ssl_context=tls_to_proxy) if proxy else None,
                     # A kept connection is known by its address, which names share; a page needs it no second time.
                     limits=httpx.Limits(max_keepalive_connections=0),
                 )
@@ -1714,6 +1715,8 @@ class HttpPageFetcher:
         import httpx
 
         return_freed_memory()
+        for name in () if self._settings.log_queries else ("httpx", "httpcore"):
+            logging.getLogger(name).setLevel(logging.WARNING)  # below it they tell every address
         return httpx.AsyncClient(
             transport=cast("httpx.AsyncBaseTransport", CheckedTransport(self._settings, self._resolve)),
             timeout=httpx.Timeout(READ_TIMEOUT_SECONDS, connect=CONNECT_TIMEOUT_SECONDS),

@@ -1101,6 +1101,30 @@ async def test_pages_come_through_a_proxy_which_looks_the_names_up(
 
 
 @pytest.mark.anyio
+async def test_pages_come_through_a_proxy_that_speaks_tls_itself(web: SimulatedWeb) -> None:
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", web.http_port)
+
+        async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+            while data := await source.read(65_536):
+                target.write(data)
+                await target.drain()
+            target.close()
+
+        await asyncio.gather(copy(reader, inner_writer), copy(inner_reader, writer), return_exceptions=True)
+
+    server = await asyncio.start_server(relay, "127.0.0.1", 0, ssl=web.authority.context("localhost"))
+    proxy = f"https://localhost:{server.sockets[0].getsockname()[1]}"
+    async with server:
+        fetch = HttpPageFetcher(Settings(proxy=proxy, ca_file=str(web.ca_file)))
+        assert "How sorting works" in (await fetch("http://plain.example.org/", "en")).text
+        assert "How sorting works" in (await fetch("https://blog.example.com/posts/sorting", "en")).text
+        with pytest.raises(PageError, match="certificate refused"):
+            await HttpPageFetcher(Settings(proxy=proxy))("http://plain.example.org/", "en")
+        await fetch.aclose()
+
+
+@pytest.mark.anyio
 async def test_what_a_proxy_or_the_host_behind_it_refuses_has_its_reason(web: SimulatedWeb) -> None:
     fetch = HttpPageFetcher(Settings(proxy=web.proxy_url(), ca_file=str(web.ca_file)))
     socks = HttpPageFetcher(Settings(proxy=web.proxy_url("socks5"), ca_file=str(web.ca_file)))

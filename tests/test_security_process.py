@@ -4,8 +4,9 @@ Every attack is the first result of a search, two good pages are the next, and s
 """
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
@@ -16,20 +17,34 @@ from tests.simulated_web import Authority, SimulatedWeb
 from tests.stdio_client import ServerProcess, ToolAnswer
 
 GOOD_URLS = ("https://docs.example.org/guide/sorting.html", "https://blog.example.com/posts/sorting")
+SEARCHES_PER_SERVER = 25
 SNIPPET = "What the engine says of the page."
 SECRET_PAGE = html_page("Internal", f"<p>{SECRET}</p>" * 50)
 PUBLIC = "93.184.216.200"
 PUBLIC_SUFFIXES = (".example.com", ".example.net", ".example.org")
 
 
-@dataclass
 class Target:
-    """A running server and the web that it looks at."""
+    """A running server and the web that it looks at.
 
-    web: SimulatedWeb
-    server: ServerProcess
-    secret_urls: set[str] = field(default_factory=lambda: set(PRIVATE_URLS))
-    _searches: int = 0
+    The server is a fresh one after some searches: engines are asked at a pace, which tests need not wait for.
+    """
+
+    def __init__(self, web: SimulatedWeb, env: Mapping[str, str], arguments: Sequence[str] = ()) -> None:
+        self.web = web
+        self.secret_urls = set(PRIVATE_URLS)
+        self._env = env
+        self._arguments = arguments
+        self._running = ExitStack()
+        self._searches = 0
+
+    def __enter__(self) -> "Target":
+        self.server = self._running.enter_context(ServerProcess(self._env, self._arguments))
+        self.server.initialize()
+        return self
+
+    def __exit__(self, *exc_info: Any) -> None:
+        self._running.__exit__(*exc_info)
 
     def hide(self, url: str) -> str:
         """Serve the secret under an address that must never be asked for."""
@@ -40,13 +55,17 @@ class Target:
     def start(self, urls: Sequence[str], snippet: str = SNIPPET, title: str = "A result") -> int:
         """Start a search that finds these addresses first."""
         self._searches += 1
+        if self._searches % SEARCHES_PER_SERVER == 0:
+            self._running.close()
+            self.__enter__()
         filler = [f"https://filler{number}.example.com/{self._searches}" for number in range(MAX_RESULTS - len(urls))]
         self.web.results([Hit(title, url, snippet) for url in [*urls, *filler]])
         request_id: int = self.server.start_call(search_query=f"search number {self._searches}")
         return request_id
 
     def search(self, *urls: str, snippet: str = SNIPPET, title: str = "A result") -> ToolAnswer:
-        answer = self.server.answer(self.start(urls, snippet, title))
+        request_id = self.start(urls, snippet, title)
+        answer = self.server.answer(request_id)
         assert not answer.is_error, answer.texts
         assert len(answer.results) == MAX_RESULTS
         assert [result["url"] for result in answer.results[: len(urls)]] == list(urls)
@@ -74,9 +93,8 @@ class Target:
 @pytest.fixture(scope="module")
 def target(authority: Authority) -> Iterator[Target]:
     """A server that reaches its web through an HTTP proxy: the proxy would connect it to anything."""
-    with SimulatedWeb(authority) as web, ServerProcess(env=web.env()) as server:
-        server.initialize()
-        yield Target(web, server)
+    with SimulatedWeb(authority) as web, Target(web, web.env()) as target:
+        yield target
 
 
 @pytest.fixture(scope="module")
@@ -89,9 +107,9 @@ def direct_target(authority: Authority) -> Iterator[Target]:
             )
         web.add_page("https://rebind.example.net/", page(b"", None, status=302, headers=(("Location", "/secret"),)))
         web.add_page("https://rebind.example.net/secret", SECRET_PAGE)
-        with ServerProcess(env=web.direct_env(DIRECT_ADDRESSES)) as server:
-            server.initialize()
-            yield Target(web, server, {f"https://{host}/" for host in DIRECT_ADDRESSES if host.startswith("private")})
+        with Target(web, web.direct_env(DIRECT_ADDRESSES)) as target:
+            target.secret_urls |= {f"https://{host}/" for host in DIRECT_ADDRESSES if host.startswith("private")}
+            yield target
 
 
 # -- Private addresses -------------------------------------------------------------------------------------------------
@@ -303,6 +321,10 @@ def test_a_status_other_than_success_keeps_the_snippet(target: Target, status: i
     assert target.attack(f"https://status.example.org/{status}")[0] == f"http {status}"
 
 
+def test_a_wall_of_cookies_is_read_past(target: Target) -> None:
+    assert target.attack("https://hostile.example.net/cookie-wall")[0] == "extract"
+
+
 def test_an_empty_body_keeps_the_snippet(target: Target) -> None:
     assert target.attack("https://status.example.org/empty")[0] == "empty"
 
@@ -341,10 +363,9 @@ def test_pages_are_read_through_a_proxy_with_a_name_and_a_password(authority: Au
     """The web's certificates are a private authority's, so each of these is a TLS-inspecting proxy too."""
     with (
         SimulatedWeb(authority, credentials=("name", "pass-word")) as web,
-        ServerProcess(env=web.env(scheme)) as server,
+        Target(web, web.env(scheme)) as target,
     ):
-        server.initialize()
-        answer = Target(web, server).search(*GOOD_URLS)
+        answer = target.search(*GOOD_URLS)
         assert answer.diagnostics["pages"][:2] == ["extract", "extract"]
         assert "pass-word" not in json.dumps(answer.raw)
         assert {tunnel.via for tunnel in web.tunnels} == {"connect" if scheme == "http" else "socks5"}
@@ -352,9 +373,8 @@ def test_pages_are_read_through_a_proxy_with_a_name_and_a_password(authority: Au
 
 def test_proxy_and_certificates_can_be_given_as_settings_alone(web: SimulatedWeb) -> None:
     arguments = ["--proxy", web.proxy_url(), "--ca-file", str(web.ca_file)]
-    with ServerProcess(arguments=arguments) as server:
-        server.initialize()
-        answer = Target(web, server).search(*GOOD_URLS)
+    with Target(web, {}, arguments) as target:
+        answer = target.search(*GOOD_URLS)
         assert answer.diagnostics["pages"][:2] == ["extract", "extract"]
 
 
@@ -377,3 +397,15 @@ def test_the_setting_opens_an_intranet_but_no_metadata_service(web: SimulatedWeb
         answer = server.call(search_query="anything")
         assert answer.diagnostics["pages"] == ["extract", "extract", "private address"]
         assert web.requests_to("169.254.169.254") == []
+
+
+@pytest.mark.parametrize("level", ["info", "debug"])
+def test_the_address_of_a_page_is_logged_only_on_demand(web: SimulatedWeb, level: str) -> None:
+    with Target(web, web.env(), ["--log-level", level]) as target:
+        target.search(*GOOD_URLS)
+        assert "docs.example.org" not in target.server.stderr
+    with Target(web, web.env(), ["--log-level", level, "--log-queries", "yes"]) as target:
+        target.search(*GOOD_URLS)
+        target.server.close_stdin()
+        target.server.wait()
+        assert "https://docs.example.org/guide/sorting.html" in target.server.stderr
