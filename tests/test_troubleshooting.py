@@ -127,7 +127,7 @@ SITUATIONS: dict[str, Callable[[SimulatedWeb], str]] = {
     "Bad argument": lambda web: answer({**QUERY, "content_size": "huge"}, FakeSearch(found()))[0],
     "Unknown tool": lambda web: answer(QUERY, FakeSearch(found()), tool="webSearchPrime")[0],
     "Search failed: a setting": lambda web: answer(QUERY, environ={"AGENT_WEB_SEARCH_DENY_DOMAINS": "nonsense"})[0],
-    "Note: this": lambda web: answer(QUERY, FakeSearch(found()), {"AGENT_WEB_SEARCH_REGION": "nonsense"})[-1],
+    "Note: a setting": lambda web: answer(QUERY, FakeSearch(found()), {"AGENT_WEB_SEARCH_REGION": "nonsense"})[-1],
     "Search failed: an unexpected error": lambda web: answer(QUERY, FakeSearch(RuntimeError("details")))[0],
 }
 
