@@ -1247,6 +1247,8 @@ def ca_path(pem: bytes) -> Iterator[str]:
             file.flush()
             yield f"/proc/self/fd/{file.fileno()}"
         return
+    import tempfile  # costs the start 5 ms
+
     with tempfile.NamedTemporaryFile(suffix=".pem", delete=False) as named_file:
         named_file.write(pem)
     try:
