@@ -337,6 +337,44 @@ def test_what_a_page_says_cannot_command_the_terminal(text: str, seams: Seams, c
     assert not set("\x1b\x07\u202e") & set(shown.out + shown.err)
 
 
+# The doctor
+
+
+@pytest.mark.parametrize(
+    ("checks", "status", "verdict"),
+    [
+        pytest.param([aws.Check("brave", "10 results")], 0, "A search would be answered.", id="one engine answers"),
+        pytest.param(
+            [aws.Check("duckduckgo", "refused", "wait"), aws.Check("brave", "10 results")],
+            0,
+            "A search would be answered.",
+            id="another engine stands in",
+        ),
+        pytest.param(
+            [aws.Check("names", "fine"), aws.Check("duckduckgo", "refused", "wait")],
+            1,
+            "A search would fail: no engine answers.",
+            id="no engine answers",
+        ),
+    ],
+)
+def test_the_doctor_tells_each_check_with_its_cure_and_whether_a_search_would_fail(
+    checks: list[aws.Check], status: int, verdict: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def diagnose(settings: aws.Settings) -> list[aws.Check]:
+        return checks
+
+    monkeypatch.setattr(aws, "diagnose", diagnose)
+    assert exit_status("doctor") == status
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert last == verdict
+    assert len(lines) == len(checks)
+    for line, check in zip(lines, checks, strict=True):
+        assert line.startswith("wrong " if check.cure else "ok ")
+        assert f"{check.subject}: {check.finding}" in line
+        assert line.endswith(check.cure)
+
+
 # Host entries
 
 
