@@ -1877,6 +1877,7 @@ _META_CHARSET = re.compile(
 )
 META_BYTES: Final = 4096  # browsers look at 1,024; some pages put their scripts first
 DETECTION_BYTES: Final = 16_384  # some 20 ms of chardet, and more than it needs
+MAX_LETTER_RUN_BYTES: Final = 32  # no word is longer, and in no charset do so many letters stand for anything else
 MAX_BROKEN_SHARE: Final = 0.02  # of the characters beyond ASCII; a wrong charset breaks far more
 SURE_UTF8_BYTES: Final = 8  # so many in well-formed sequences do not happen by chance in another charset
 
@@ -1936,6 +1937,8 @@ def _detect_codec(body: bytes | bytearray) -> str:
             sample += match[0][: DETECTION_BYTES - len(sample)] + b"\n"
         if len(sample) >= DETECTION_BYTES:
             break
+    # chardet's patterns take quadratic time over a run of letters: half a minute for 16 KiB of them.
+    sample = re.sub(rb"[A-Za-z]{%d,}" % MAX_LETTER_RUN_BYTES, b" ", sample)
     charset = chardet.detect(sample)["encoding"] or ""
     return "cp1251" if charset == "MacCyrillic" else _codec_of(charset) or "cp1252"  # no page is in MacCyrillic
 

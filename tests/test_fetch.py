@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import chardet
 import httpx
 import pytest
 import trustme
@@ -927,6 +928,16 @@ def test_the_charset_is_found_in_the_page(head: str) -> None:
 )
 def test_a_label_that_is_no_charset_is_passed_over(label: str) -> None:
     assert decode_body("naïve +AGE- \\u0041".encode(), f"text/html; charset={label}") == "naïve +AGE- \\u0041"
+
+
+def test_a_run_of_letters_that_would_keep_the_detection_busy_does_not_reach_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    samples: list[bytes] = []
+    detect = chardet.detect
+    monkeypatch.setattr(chardet, "detect", lambda sample: samples.append(sample) or detect(sample))
+    text = "Сегодня мы обсудим, как установить этот пакет"
+    assert decode_body(b"W" * 12_000 + text.encode("cp1251") + b"m" * 4_000).strip("Wm") == text
+    assert len(samples) == 1
+    assert not re.search(rb"[A-Za-z]{32}", samples[0])
 
 
 def test_the_byte_order_mark_beats_every_label() -> None:
