@@ -1499,6 +1499,7 @@ PAGE_REASONS: Final = {
     "media type": "neither HTML nor text",
     "empty": "no text at all",
     "bot challenge": "a challenge, a consent form or a login in place of the page",
+    "another site": "it leads to a site that the call or the host's settings leave out",
     "too slow to read": "its main text was not found in time",
     "too much markup": "more elements or attributes than a page for readers has",
     "no text": "no main text",
@@ -2846,12 +2847,15 @@ async def web_search(
     started = time.monotonic()
     tell = report or _tell_nobody
     await tell(0, 1 + EXTRACT_COUNT, "Searching")
-    outcome = await _within_clock(search(build_engine_query(request, settings)))
+    query = build_engine_query(request, settings)
+    if settings.log_queries:
+        logger.info("Searching %r in %s", query.text, query.region)
+    outcome = await _within_clock(search(query))
     hits = [hit for hit in outcome.hits if is_wanted(hit.url, request, settings)][:MAX_RESULTS]
     results = [assemble_result(hit) for hit in hits]
     snippets = tuple(result["summary"] for result in results)
     budget_seconds = CALL_TIMEOUT_SECONDS - (time.monotonic() - started) - ANSWER_RESERVE_SECONDS
-    readings = await read_extracts(hits[:EXTRACT_COUNT], request, read_page, tell, budget_seconds)
+    readings = await read_extracts(hits[:EXTRACT_COUNT], request, settings, read_page, tell, budget_seconds)
     results[: len(readings)] = [assemble_result(hit, text) for hit, (text, _) in zip(hits, readings, strict=False)]
     return Answer(
         results=tuple(results),
@@ -2884,7 +2888,7 @@ async def _tell_nobody(progress: float, total: float, message: str) -> None:
 
 
 class PageReader:
-    """Reads a page: URL to the whole main text, out of memory where it was read before. Raises PageError.
+    """Reads a page: a URL to the page with its main text, out of memory where it was read before. Raises PageError.
 
     One extraction runs at a time: they hold the interpreter lock, and a tree of a large page takes much memory.
     """
@@ -2892,24 +2896,29 @@ class PageReader:
     def __init__(self, fetch: PageFetcher) -> None:
         self._fetch = fetch
         self._extraction = asyncio.Semaphore(1)
-        self._memory: Memory[tuple[str, str], str] = Memory(
-            PAGE_MEMORY_ENTRIES, PAGE_MEMORY_BYTES, lambda text: len(text.encode())
+        self._memory: Memory[tuple[str, str], Page] = Memory(
+            PAGE_MEMORY_ENTRIES, PAGE_MEMORY_BYTES, lambda page: len(page.text.encode())
         )
 
-    async def __call__(self, url: str, language: str, keep_seconds: float) -> str:
-        text, _ = await self._memory.get((url, language), lambda: self._read(url, language), keep_seconds)
-        return text
+    async def __call__(self, url: str, language: str, keep_seconds: float) -> Page:
+        page, _ = await self._memory.get((url, language), lambda: self._read(url, language), keep_seconds)
+        return page
 
-    async def _read(self, url: str, language: str) -> str:
+    async def _read(self, url: str, language: str) -> Page:
         page = await self._fetch(url, language)
         fragment = urlsplit(url).fragment  # the server never sees it, so a redirect loses it
         page = replace(page, url=f"{urldefrag(page.url).url}#{fragment}") if fragment else page
         async with self._extraction:
-            return await call_in_thread(extract_page, page)
+            return replace(page, text=await call_in_thread(extract_page, page))
 
 
 async def read_extracts(
-    hits: Sequence[SearchHit], request: SearchRequest, read_page: PageReader, tell: Report, budget_seconds: float
+    hits: Sequence[SearchHit],
+    request: SearchRequest,
+    settings: Settings,
+    read_page: PageReader,
+    tell: Report,
+    budget_seconds: float,
 ) -> list[tuple[str, str]]:
     """For each hit its extract and `extract`, or "" and the reason: every failure of a page ends here."""
     keep_seconds = KEEP_SECONDS_BY_TIMELIMIT[TIMELIMIT_BY_RECENCY[request.recency]]
@@ -2918,8 +2927,10 @@ async def read_extracts(
     async def read(hit: SearchHit) -> tuple[str, str]:
         nonlocal pages_done
         try:
-            text = await read_page(hit.url, LANGUAGES_BY_LOCATION[request.location], keep_seconds)
-            reading = choose_extract(text, hit.snippet, WORD_LIMIT_BY_CONTENT_SIZE[request.content_size])
+            page = await read_page(hit.url, LANGUAGES_BY_LOCATION[request.location], keep_seconds)
+            if not is_wanted(page.url, request, settings):
+                raise PageError("another site")
+            reading = choose_extract(page.text, hit.snippet, WORD_LIMIT_BY_CONTENT_SIZE[request.content_size])
         except PageError as error:
             reading = "", error.reason
         except Exception:

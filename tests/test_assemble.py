@@ -183,17 +183,24 @@ async def test_a_late_page_loses_its_extract_and_nothing_else() -> None:
     hits = make_hits(3)
     never = asyncio.Event()
 
-    async def read_page(url: str, *_: object) -> str:
+    async def read_page(url: str, *_: object) -> aws.Page:
         if url == hits[0].url:
             await never.wait()
-        return pages_of(hits)[url]
+        return aws.Page(url, "text/plain", pages_of(hits)[url])
 
     told: list[float] = []
 
     async def report(progress: float, total: float, message: str) -> None:
         told.append(progress)
 
-    readings = await aws.read_extracts(hits, REQUEST, read_page, report, budget_seconds=0)  # type: ignore[arg-type]
+    readings = await aws.read_extracts(
+        hits,
+        REQUEST,
+        SETTINGS,
+        read_page,  # type: ignore[arg-type]
+        report,
+        budget_seconds=0,
+    )
     assert readings == [("", "timed out"), (page_text(2), "extract"), (page_text(3), "extract")]
     assert told == [2, 3]
 
@@ -215,16 +222,24 @@ async def test_a_late_page_is_given_up_and_told_of_no_more() -> None:
     given_up = asyncio.Event()
     told: list[str] = []
 
-    async def read_page(url: str, *_: object) -> str:
+    async def read_page(url: str, *_: object) -> aws.Page:
         try:
-            return await asyncio.Event().wait() and ""
+            await asyncio.Event().wait()
+            return aws.Page(url, "text/plain", "")
         finally:
             given_up.set()
 
     async def report(progress: float, total: float, message: str) -> None:
         told.append(message)
 
-    await aws.read_extracts(make_hits(1), REQUEST, read_page, report, budget_seconds=0)  # type: ignore[arg-type]
+    await aws.read_extracts(
+        make_hits(1),
+        REQUEST,
+        SETTINGS,
+        read_page,  # type: ignore[arg-type]
+        report,
+        budget_seconds=0,
+    )
     with anyio.fail_after(10):
         await given_up.wait()
     await anyio.wait_all_tasks_blocked()
@@ -280,8 +295,35 @@ async def test_a_page_is_read_from_the_fragment_of_its_address(monkeypatch: pyte
     monkeypatch.setattr(aws, "extract_page", extract_page)
     url = "https://a.example/old#usage"
     fetch = FakeFetch({url: aws.Page("https://a.example/new#top", "text/html", "text")})
-    assert await aws.PageReader(fetch)(url, "en", keep_seconds=0) == "text"
+    assert await aws.PageReader(fetch)(url, "en", keep_seconds=0) == aws.Page(read[0], "text/html", "text")
     assert read == ["https://a.example/new#usage"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "settings"),
+    [
+        pytest.param(REQUEST, aws.Settings(deny_domains=aws.parse_sites("elsewhere.example")), id="denied"),
+        pytest.param(REQUEST, aws.Settings(allow_domains=aws.parse_sites("site1.example")), id="not allowed"),
+        pytest.param(aws.SearchRequest("x", aws.parse_sites("site1.example")), SETTINGS, id="not asked for"),
+    ],
+)
+async def test_a_redirect_to_a_site_that_is_left_out_costs_the_extract(
+    request_: aws.SearchRequest, settings: aws.Settings
+) -> None:
+    (hit,) = make_hits(1)
+    fetch = FakeFetch({hit.url: aws.Page("https://elsewhere.example/", "text/plain", page_text(1))})
+    answer = await search(aws.SearchOutcome((hit,), "duckduckgo"), fetch, request_, settings)
+    assert summaries(answer) == [hit.snippet]
+    assert answer.page_notes == ("another site",)
+
+
+@pytest.mark.parametrize("log_queries", [False, True])
+async def test_a_query_is_in_the_log_only_when_that_was_asked_for(
+    log_queries: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("DEBUG"):
+        await search(found(3), FakeFetch(), settings=aws.Settings(log_queries=log_queries))
+    assert (REQUEST.query in caplog.text) is log_queries
 
 
 # The fields
