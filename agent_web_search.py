@@ -3168,7 +3168,8 @@ HANDSHAKE_WAIT_SECONDS: Final = 0.25
 PARENT_CHECK_SECONDS: Final = 2.0
 EXIT_GRACE_SECONDS: Final = 2.0  # for the last answers to reach the host, on top of a call's own clock
 # What a first call imports, in the order in which it needs it.
-WARM_UP_MODULES: Final = ("ddgs", "httpx", "lxml.html", "readability")
+WARM_UP_MODULES: Final = ("ddgs.engines", "httpx", "httpcore", "chardet")
+WARM_UP_PAGE: Final = "<html><body><article><h1>A page</h1><p>Some text, with enough words.</p></article></body></html>"
 
 SDK_VERSION: Final = "2.3"  # the SDK whose answers `Prelude` gives; another one answers for itself
 HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
@@ -3472,10 +3473,13 @@ async def leave_with_parent(parent: int) -> None:
 
 
 def warm_up() -> None:
-    """Imports what the first call needs, while nobody waits; what fails here fails again, and is told, in that call."""
+    """Loads what the first call needs, while nobody waits; what fails here fails again, and is told, in that call."""
     for name in WARM_UP_MODULES:
         with contextlib.suppress(Exception):
             importlib.import_module(name)
+    with contextlib.suppress(Exception):  # the parser, and the costly patterns of requests and of text
+        parse_request({"search_query": "x"})
+        truncate_words(extract_main_text(WARM_UP_PAGE), MAX_RESULTS)
 
 
 def serve(settings: Settings, bad_settings: Sequence[BadSetting], *, use_prelude: bool = True) -> NoReturn:

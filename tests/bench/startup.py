@@ -199,11 +199,14 @@ def main() -> None:
     parser.add_argument("--binary", help="this program's binary, measured too")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--busy", action="store_true", help="a second table, with every core busy")
+    parser.add_argument("--only", nargs="+", metavar="PEER", help=f"peers to compare with, besides {REFERENCE}")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "agent-web-search-bench")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     ours = own_commands(options.binary)
-    commands = {**peer_commands(options.folder), **ours}
+    peers = peer_commands(options.folder)
+    wanted = {REFERENCE, *(options.only or peers)}
+    commands = {**{name: command for name, command in peers.items() if name in wanted}, **ours}
     print_table("Idle", run_rounds(commands, options.rounds, SETTLE_SECONDS))
     if options.busy:
         with busy_cores():
