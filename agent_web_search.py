@@ -1197,6 +1197,11 @@ def observing_engine(engine: str) -> Any:
     class ObservingEngine(base):  # type: ignore[misc]
         response: EngineResponse | None = None
 
+        def build_payload(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+            payload: dict[str, Any] = super().build_payload(*args, **kwargs)
+            # DuckDuckGo's page takes the region as `kl`; ddgs 9.16 sends it as `l`.
+            return {**payload, "kl": payload["l"]} if "l" in payload else payload
+
         def request(self, *args: Any, **kwargs: Any) -> str | None:
             response = self.http_client.client.request(*args, **kwargs)
             retry_after = response.headers.get("retry-after", "")

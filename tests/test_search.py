@@ -1,6 +1,7 @@
 """Search: what an engine's response means, who is asked when, and what the model is told when nobody answers."""
 
 import asyncio
+import dataclasses
 import subprocess
 import sys
 import tempfile
@@ -19,7 +20,7 @@ from ddgs.exceptions import DDGSException
 import agent_web_search as aws
 from tests.simulated_engines import ENGINES as SIMULATED_ENGINES
 from tests.simulated_engines import Fault, Search, answer_search
-from tests.simulated_web import Authority, Hit, SimulatedWeb
+from tests.simulated_web import Hit, SimulatedWeb
 from tests.virtual_time import run_in_virtual_time
 
 QUERY = aws.EngineQuery("sorting", "us-en")
@@ -870,6 +871,12 @@ def test_filters_reach_the_engine(engine: str, through_web: SimulatedWeb) -> Non
     assert ("cn" in search.region.lower()) == (not aws.TRAITS_BY_ENGINE[engine].regions)
 
 
+def test_duckduckgo_is_told_the_region_by_the_name_its_page_reads(through_web: SimulatedWeb) -> None:
+    ask("duckduckgo", query=dataclasses.replace(QUERY, region="cn-zh"))
+    (request,) = [request for request in through_web.requests if request.host == "html.duckduckgo.com"]
+    assert request.params["kl"] == "cn-zh"
+
+
 @pytest.mark.parametrize(
     ("fault", "outcome"),
     [
@@ -935,19 +942,6 @@ def test_ddgs_proxy_wins_for_engines(web: SimulatedWeb, monkeypatch: pytest.Monk
     monkeypatch.setenv("SSL_CERT_FILE", web.env()["SSL_CERT_FILE"])
     monkeypatch.setenv("DDGS_PROXY", web.proxy_url())
     assert len(ask("duckduckgo", aws.Settings(proxy="http://127.0.0.1:9"))) > 0
-
-
-def test_a_certificate_file_of_the_settings_adds_to_ssl_cert_file(
-    web: SimulatedWeb, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    other_file = tmp_path / "other.pem"
-    other_file.write_bytes(Authority().ca.cert_pem.bytes())
-    for name, value in web.env().items():
-        monkeypatch.setenv(name, value)
-    assert len(ask("duckduckgo", aws.Settings(ca_file=str(other_file)))) > 0
-    monkeypatch.setenv("SSL_CERT_FILE", str(other_file))
-    with pytest.raises(aws.SearchError, match="unknown authority"):
-        ask("duckduckgo")
 
 
 def test_nothing_stays_on_disk_of_the_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """The real process under engines that refuse, crawl and hang: it answers, it is polite, and it says what went wrong."""
 
+import json
 import os
 import re
 import sys
@@ -11,8 +12,8 @@ import pytest
 
 import agent_web_search as aws
 from tests.simulated_engines import ENGINES
-from tests.simulated_web import SimulatedWeb
-from tests.stdio_client import ServerProcess, ToolAnswer
+from tests.simulated_web import Authority, SimulatedWeb
+from tests.stdio_client import ServerProcess, ToolAnswer, run_program
 
 LIMITER = "limit:8/10/60"
 PASSWORD = "hunter2"
@@ -168,3 +169,17 @@ def test_engines_can_be_pinned_to_duckduckgo(web: SimulatedWeb) -> None:
     )
     assert again.texts[0].startswith("Search failed: DuckDuckGo refused an earlier search and is left alone.")
     assert engines_asked(web) == ["duckduckgo"]
+
+
+def test_a_certificate_file_of_the_settings_adds_to_ssl_cert_file(web: SimulatedWeb, tmp_path: Path) -> None:
+    """In processes of their own: primp reads the variables once and for all."""
+    stranger = tmp_path / "stranger.pem"
+    stranger.write_bytes(Authority().ca.cert_pem.bytes())
+    web_file = web.env()["SSL_CERT_FILE"]
+    query = ("search", "sorting", "--engines", "duckduckgo", "--json")
+    refused = run_program(*query, env={**web.env(), "SSL_CERT_FILE": str(stranger)})
+    assert refused.returncode == 1
+    assert b"unknown authority" in refused.stderr
+    for variable, setting in ((stranger, web_file), (web_file, stranger)):
+        trusted = run_program(*query, "--ca-file", str(setting), env={**web.env(), "SSL_CERT_FILE": str(variable)})
+        assert len(json.loads(trusted.stdout)) == 10
