@@ -3170,7 +3170,7 @@ EXIT_INTERRUPTED: Final = 130  # as shells tell of SIGINT
 
 # How long the SDK's import is put off for the host to finish its handshake, which it would otherwise slow down.
 HANDSHAKE_WAIT_SECONDS: Final = 0.25
-PARENT_CHECK_SECONDS: Final = 2.0
+HOST_CHECK_SECONDS: Final = 2.0
 EXIT_GRACE_SECONDS: Final = 2.0  # for the last answers to reach the host, on top of a call's own clock
 # What a first call imports, in the order in which it needs it.
 WARM_UP_MODULES: Final = ("ddgs.engines", "httpx", "httpcore", "chardet")
@@ -3344,7 +3344,7 @@ class StdioTransport:
 
     def __init__(self, source: BinaryIO, sink: int, prelude: Prelude | None) -> None:
         self.loop = asyncio.new_event_loop()
-        self._parent = os.getppid()  # known before it can be gone
+        self._host = host_pid()  # known before it can be gone
         self.handshake_done = threading.Event()
         self._source, self._sink, self._prelude = source, sink, prelude
         self._write_lock = threading.Lock()
@@ -3381,7 +3381,7 @@ class StdioTransport:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._feed, to_server)
             tasks.start_soon(self._drain, from_server)
-            tasks.start_soon(leave_with_parent, self._parent)
+            tasks.start_soon(leave_with_host, self._host)
             threading.Thread(target=warm_up, daemon=True).start()
             await server.run(read_stream, write_stream, server.create_initialization_options())
             tasks.cancel_scope.cancel()
@@ -3470,10 +3470,20 @@ def refuse_line(line: bytes) -> str:
     return _to_line({"jsonrpc": "2.0", "id": request_id, "error": {"code": code, "message": text}})
 
 
-async def leave_with_parent(parent: int) -> None:
-    """Ends the process when its parent is gone: a stdin that something else holds open does not end then."""
-    while os.getppid() == parent:
-        await asyncio.sleep(PARENT_CHECK_SECONDS)
+def host_pid() -> int:
+    """The process that started this program: the parent, or that one's parent where it is a binary's own unpacker."""
+    parent = os.getppid()
+    with contextlib.suppress(OSError):  # no `/proc`: the unpacker is watched instead
+        if getattr(sys, "frozen", False) and os.path.samefile(f"/proc/{parent}/exe", sys.executable):
+            with open(f"/proc/{parent}/stat", encoding="ascii", errors="replace") as file:
+                return int(file.read().rpartition(")")[2].split()[1])  # state, parent, ...
+    return parent
+
+
+async def leave_with_host(host: int) -> None:
+    """Ends the process when its host is gone: a stdin that something else holds open does not end then."""
+    while host_pid() == host:
+        await asyncio.sleep(HOST_CHECK_SECONDS)
     leave()
 
 
