@@ -2859,7 +2859,8 @@ async def web_search(
     hits = [hit for hit in outcome.hits if is_wanted(hit.url, request, settings)][:MAX_RESULTS]
     results = [assemble_result(hit) for hit in hits]
     snippets = tuple(result["summary"] for result in results)
-    budget_seconds = CALL_TIMEOUT_SECONDS - (time.monotonic() - started) - ANSWER_RESERVE_SECONDS
+    left_seconds = CALL_TIMEOUT_SECONDS - (time.monotonic() - started) - ANSWER_RESERVE_SECONDS
+    budget_seconds = min(PAGE_TIMEOUT_SECONDS, left_seconds)  # reading included: a page that drips costs no more
     readings = await read_extracts(hits[:EXTRACT_COUNT], request, settings, read_page, tell, budget_seconds)
     results[: len(readings)] = [assemble_result(hit, text) for hit, (text, _) in zip(hits, readings, strict=False)]
     return Answer(
