@@ -33,7 +33,6 @@ import signal
 import sys
 import threading
 import time
-import unicodedata
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -1553,7 +1552,7 @@ def refuse_address(host: str, addresses: Iterable[str], allow_private: bool) -> 
     >>> refuse_address("example.com", ["93.184.215.14", "10.0.0.1"], allow_private=False)
     'private address'
     """
-    name = ascii_host(unicodedata.normalize("NFKC", host.strip("[]")))
+    name = ascii_host(host.strip("[]"))
     literal = _parse_address(name)
     if literal is None:
         last_label = name.rpartition(".")[2]

@@ -5,6 +5,7 @@ import gzip
 import ipaddress
 import re
 import ssl
+import threading
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
@@ -158,6 +159,7 @@ PUBLIC_HOSTS = {
     "nat64-public": ("64:ff9b::5db8:d70e", []),
     "nat64-local-use-public": ("64:ff9b:1::5db8:d70e", []),
     "6to4-public": ("2002:5db8:d70e::1", []),
+    "teredo-public": ("2001:0:808:808:8000:63bf:a247:28f1", []),
     "fake-ip": ("example.com", ["198.18.0.5"]),
     "fake-ip-last": ("example.com", ["198.19.255.254"]),
     "digits-in-name": ("123.example.com", [PUBLIC]),
@@ -856,6 +858,19 @@ def test_a_title_that_only_begins_like_a_wall_is_a_page(title: str) -> None:
 @given(st.lists(st.sampled_from(["<", "<script>", "</script>", "<title>", "<!--", "-->", "type=password", " x"])))
 def test_any_heap_of_tags_can_be_asked_whether_it_is_a_wall(pieces: list[str]) -> None:
     assert is_wall("".join(pieces), "https://example.com/") in (True, False)
+
+
+@pytest.mark.anyio
+async def test_a_body_is_decoded_off_the_event_loop(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+
+    def decode(body: bytes, content_type: str) -> str:
+        threads.append(threading.current_thread())
+        return decode_body(body, content_type)
+
+    monkeypatch.setattr(agent_web_search, "decode_body", decode)
+    await wire.read(reply())
+    assert [thread is threading.current_thread() for thread in threads] == [False]
 
 
 # -- Charsets ----------------------------------------------------------------------------------------------------------
