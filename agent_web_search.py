@@ -1311,6 +1311,7 @@ EXTRACT_CPU_SECONDS: Final = 0.7  # the walks give up then; the parser, which ca
 MAX_TAGS: Final = 80_000  # `<` in a page: the largest real page has 35,000; some 500 bytes of memory each
 MAX_TAG_CHARACTERS: Final = 16_384  # a longer tag loses its attributes: libxml2 takes quadratic time for many on one
 MAX_STEPS: Final = 2_000_000  # sum of the depths of all elements, and so of all subtrees; real pages stay under 400,000
+MAX_OPEN_TAGS: Final = 4_000  # `<` without a `>`: they end up as attributes of one tag
 DEEP_LEVELS: Final = 100  # real pages end at 55
 MAX_DEEP_NODES: Final = 3_000  # that many so deep are an attack on whatever looks at ancestors
 MAX_ATTRIBUTES: Final = 200_000  # some 200 bytes of memory each
@@ -1490,7 +1491,7 @@ def _parse_html(html: str) -> Any:
     from lxml import etree
 
     html = re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]+", "", html)
-    if html.count("<") > MAX_TAGS:
+    if html.count("<") > MAX_TAGS or max(part.count("<") for part in html.split(">")) > MAX_OPEN_TAGS:
         raise PageError("too much markup")
     html = _shorten_tags(html)
     if (
