@@ -1373,7 +1373,7 @@ _STRONG_WORDS: Final = _words(
     "promoted sponsor sponsored ad ads advert advertisement advertising adsense pagination pager skiplink copyright "
     "login search searchbox searchform outbrain taboola tagcloud editsection headerlink filters facets tooltip "
     "mini-cart cart-drawer minicart visually site-header global-header read-next up-next "
-    "sr-only screen-reader visually-hidden hidden-visually cloned duplicate catlinks printfooter tabbed-labels "
+    "sr-only screen-reader visually-hidden hidden-visually cloned duplicate catlinks printfooter ttc tabbed-labels "
     "table-of toc skip-to skip-link page-nav back-to prev-next next-prev"
 )
 _WEAK_WORDS: Final = _words(
@@ -1404,15 +1404,15 @@ _PANEL_WORDS: Final = _words(  # hidden until the reader opens them
 _LINE_NUMBER_WORDS: Final = _words(
     "lineno linenos linenumber linenumbers gutter lnum line-number line-numbers line-num blob-num ln-num"
 )
-_CODE_TOOL_WORDS: Final = _words("copy copybtn copybutton clipboard prompt unselectable ttc")
-_LANGUAGE_WORDS: Final = _words("lang code-lang language-name")
+_CODE_TOOL_WORDS: Final = _words("copy copybtn copybutton clipboard prompt unselectable")
+_LANGUAGE_WORDS: Final = _words("lang code-lang language-name prompt")
 _LINE_WORDS: Final = _words("line code-line token-line view-line blob-code ec-line")
 _CODE_BOX_WORDS: Final = _words("code highlight fragment codeblock syntaxhighlighter lines container hljs")
 _KNOWN_WORDS: Final = frozenset().union(
     _STRONG_WORDS, _WEAK_WORDS, _COMMENT_WORDS, _USER_CARD_WORDS, _USER_NAME_WORDS, _ASIDE_WORDS, _PANEL_WORDS,
     _LINE_NUMBER_WORDS, _CODE_TOOL_WORDS, _LANGUAGE_WORDS, _LINE_WORDS, _CODE_BOX_WORDS,
 )  # fmt: skip
-_LAYOUT_WORDS: Final = _words("has with without no is layout grid page template")  # "layout-with-sidebar"
+_LAYOUT_WORDS: Final = _words("has with without no is grid page template deprecation")  # "layout-with-sidebar"
 _NAME_PART = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 _HIDING_STYLE = re.compile(
     r"display\s*:\s*none|visibility\s*:\s*hidden|(?:left|top|text-indent)\s*:\s*-\d{3,}|clip\s*:\s*rect\(\s*[01]"
@@ -1432,7 +1432,7 @@ _BOILERPLATE_HEADING = re.compile(
 _NOISE_LINE = re.compile(
     r"(?:skip to (?:main )?content|share(?: this| on \w+)?|tweet|copy(?: link| code)?|print|advertisement|read more"
     r"|learn more|see more|show more|load more|view all|see all|back to top|copied!?|loading\.*|reply|report|like"
-    r"|(?:was|did) this (?:page|article|answer|help).{0,30}\?|edit this page.{0,20}|open in app|sign in|log ?in"
+    r"|sign up (?:for free )?to join.{0,90}|(?:was|did) this (?:page|article|answer|help).{0,30}\?|edit this page.{0,20}|open in app|sign in|log ?in"
     r"|(?:view |\[)?source(?: code)?\]?|(?:previous|next|prev) (?:message|by|page|article|post|in).{0,100}"
     r"|messages sorted by.{0,60}|\[date prev\].{0,90})",
     re.IGNORECASE,
@@ -1665,13 +1665,13 @@ def _judge_kind(root: Any, url: str) -> PageKind:
 
 
 def _remaining(nodes: list[_Node], root: _Node) -> Iterator[_Node]:
-    """What is left inside `root`, in document order; parts may be removed on the way."""
+    """What is left inside `root`, code as a whole, in document order; parts may be removed on the way."""
     position = root.index + 1
     while position < root.end:
         node = nodes[position]
         if not node.removed:
             yield node
-        position = node.end if node.removed else position + 1
+        position = node.end if node.removed or node.tag in _CODE_TAGS else position + 1
 
 
 def _children(nodes: list[_Node], parent: _Node) -> Iterator[_Node]:
@@ -1888,7 +1888,7 @@ class _CodeWriter:
             if position >= self._block.end:
                 break
             node = self._nodes[position]
-            if node is not self._block and self._is_tool(node):
+            if node is not self._block and (node.removed or self._is_tool(node)):
                 self._parts.append(node.element.tail or "")
                 position = node.end
                 continue
@@ -2071,7 +2071,7 @@ class _TextWriter:
         elif node.tag == "tr" and self._cells is not None and not node.rich:
             cells, self._cells = self._cells, None
             filled = [cell for cell in cells if cell]
-            row = " | ".join(filled if len(filled) == 1 else cells).rstrip(" |")
+            row = " | ".join(filled if len(filled) == 1 else cells).rstrip(" |").strip()
             if row:
                 self._blocks.append((row, self._tables[-1].index if self._tables else -1))
         elif not node.is_inline and node.tag != "br":
