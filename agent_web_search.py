@@ -1954,6 +1954,10 @@ def _detect_codec(body: bytes | bytearray) -> str:
 EXTRACT_CPU_SECONDS: Final = 0.7  # the walks give up then; the parser, which cannot be stopped, may add 0.3
 MAX_TAGS: Final = 80_000  # `<` in a page: the largest real page has 35,000; some 500 bytes of memory each
 MAX_TAG_CHARACTERS: Final = 16_384  # a longer tag loses its attributes: libxml2 takes quadratic time for many on one
+MAX_STEPS: Final = 2_000_000  # sum of the depths of all elements, and so of all subtrees; real pages stay under 400,000
+MAX_OPEN_TAGS: Final = 4_000  # `<` without a `>`: they end up as attributes of one tag
+DEEP_LEVELS: Final = 100  # real pages end at 55
+MAX_DEEP_NODES: Final = 3_000  # that many so deep are an attack on whatever looks at ancestors
 MAX_ATTRIBUTES: Final = 200_000  # some 200 bytes of memory each
 RUNNING_CHARACTERS: Final = 30  # a shorter block is a label or a menu entry, not running text
 MIN_RUNNING_SHARE: Final = 0.3  # of all text; below it the page is a list or a shop, and labels are its text too
@@ -1996,6 +2000,8 @@ _INLINE_TAGS: Final = _words(
     "samp small span strike strong sub sup time tt u var wbr picture source"
 )
 _HEADINGS: Final = {f"h{rank}": rank for rank in range(1, 7)}
+_NO_RANK: Final = 7
+_TITLE_TAGS: Final = frozenset(["dt", "summary", *_HEADINGS])
 _RICH_TAGS: Final = frozenset(["table", "pre", "blockquote", "dl", "article", "section", "form", "hr", *_HEADINGS])
 _CODE_TAGS: Final = frozenset(["pre", "listing", "xmp", "plaintext"])
 _LANDMARK_TAGS: Final = _words("nav footer aside dialog menu form fieldset")
@@ -2011,7 +2017,7 @@ _STRONG_WORDS: Final = _words(
     "promoted sponsor sponsored ad ads advert advertisement advertising adsense pagination pager skiplink copyright "
     "login search searchbox searchform outbrain taboola tagcloud editsection headerlink filters facets tooltip "
     "mini-cart cart-drawer minicart visually site-header global-header read-next up-next "
-    "sr-only screen-reader visually-hidden hidden-visually cloned duplicate catlinks printfooter tabbed-labels "
+    "sr-only screen-reader visually-hidden hidden-visually cloned duplicate catlinks printfooter ttc tabbed-labels "
     "table-of toc skip-to skip-link page-nav back-to prev-next next-prev"
 )
 _WEAK_WORDS: Final = _words(
@@ -2042,15 +2048,15 @@ _PANEL_WORDS: Final = _words(  # hidden until the reader opens them
 _LINE_NUMBER_WORDS: Final = _words(
     "lineno linenos linenumber linenumbers gutter lnum line-number line-numbers line-num blob-num ln-num"
 )
-_CODE_TOOL_WORDS: Final = _words("copy copybtn copybutton clipboard prompt unselectable ttc")
-_LANGUAGE_WORDS: Final = _words("lang code-lang language-name")
+_CODE_TOOL_WORDS: Final = _words("copy copybtn copybutton clipboard prompt unselectable")
+_LANGUAGE_WORDS: Final = _words("lang code-lang language-name prompt")
 _LINE_WORDS: Final = _words("line code-line token-line view-line blob-code ec-line")
 _CODE_BOX_WORDS: Final = _words("code highlight fragment codeblock syntaxhighlighter lines container hljs")
 _KNOWN_WORDS: Final = frozenset().union(
     _STRONG_WORDS, _WEAK_WORDS, _COMMENT_WORDS, _USER_CARD_WORDS, _USER_NAME_WORDS, _ASIDE_WORDS, _PANEL_WORDS,
     _LINE_NUMBER_WORDS, _CODE_TOOL_WORDS, _LANGUAGE_WORDS, _LINE_WORDS, _CODE_BOX_WORDS,
 )  # fmt: skip
-_LAYOUT_WORDS: Final = _words("has with without no is layout grid page template")  # "layout-with-sidebar"
+_LAYOUT_WORDS: Final = _words("has with without no is grid page template deprecation")  # "layout-with-sidebar"
 _NAME_PART = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 _HIDING_STYLE = re.compile(
     r"display\s*:\s*none|visibility\s*:\s*hidden|(?:left|top|text-indent)\s*:\s*-\d{3,}|clip\s*:\s*rect\(\s*[01]"
@@ -2070,7 +2076,7 @@ _BOILERPLATE_HEADING = re.compile(
 _NOISE_LINE = re.compile(
     r"(?:skip to (?:main )?content|share(?: this| on \w+)?|tweet|copy(?: link| code)?|print|advertisement|read more"
     r"|learn more|see more|show more|load more|view all|see all|back to top|copied!?|loading\.*|reply|report|like"
-    r"|(?:was|did) this (?:page|article|answer|help).{0,30}\?|edit this page.{0,20}|open in app|sign in|log ?in"
+    r"|sign up (?:for free )?to join.{0,90}|(?:was|did) this (?:page|article|answer|help).{0,30}\?|edit this page.{0,20}|open in app|sign in|log ?in"
     r"|(?:view |\[)?source(?: code)?\]?|(?:previous|next|prev) (?:message|by|page|article|post|in).{0,100}"
     r"|messages sorted by.{0,60}|\[date prev\].{0,90})",
     re.IGNORECASE,
@@ -2093,7 +2099,8 @@ class _Node:
     """An element in document order: nodes[index:end] is its subtree, with its amounts of text less what was removed."""
 
     __slots__ = (
-        "chars", "element", "end", "index", "label", "links", "parent", "removed", "rich", "running", "tag", "words"
+        "chars", "element", "end", "index", "label", "links", "parent", "rank", "removed", "rich", "running", "tag",
+        "words",
     )  # fmt: skip
 
     def __init__(self, element: Any, index: int, parent: _Node | None, words: frozenset[str]) -> None:
@@ -2102,6 +2109,7 @@ class _Node:
         self.end = index + 1
         self.chars = self.links = self.running = 0  # all text, text of links, running text
         self.removed = self.rich = False  # rich: with blocks that do not fit in a table cell
+        self.rank = _HEADINGS.get(self.tag, _NO_RANK)  # of the highest heading in it
         self.label = ""  # what stays of it when it is removed
 
     @property
@@ -2127,9 +2135,9 @@ def _parse_html(html: str) -> Any:
     from lxml import etree
 
     html = re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]+", "", html)
-    if html.count("<") > MAX_TAGS:
+    if html.count("<") > MAX_TAGS or max(part.count("<") for part in html.split(">")) > MAX_OPEN_TAGS:
         raise PageError("too much markup")
-    html = re.sub(rf"<([a-zA-Z][\w:-]*)\s[^<>]{{{MAX_TAG_CHARACTERS},}}>", r"<\1>", html)
+    html = _shorten_tags(html)
     if (
         len(html) > 3 * MAX_ATTRIBUTES
         and sum(len(tag.split()) for tag in re.findall(r"<\w[^<>]*", html)) > MAX_ATTRIBUTES
@@ -2137,13 +2145,34 @@ def _parse_html(html: str) -> Any:
         raise PageError("too much markup")
     parser = etree.HTMLParser(huge_tree=True, remove_comments=True, remove_pis=True, no_network=True, encoding="utf-8")
     try:
-        return etree.fromstring(html.encode("utf-8", "replace"), parser)
+        root = etree.fromstring(html.encode("utf-8", "replace"), parser)
     except etree.LxmlError:  # nothing but a comment, a doctype or blanks
         return None
+    if root is not None and root.xpath(f"count(//*[count(ancestor::*) > {DEEP_LEVELS}])") > MAX_DEEP_NODES:
+        raise PageError("too much markup")
+    return root
 
 
-def _text_length(element: Any) -> int:
-    return sum(len(text.strip()) for text in element.itertext())
+def _shorten_tags(html: str) -> str:
+    """Take the attributes from tags with absurdly many; a quote left open hides the end of such a tag."""
+    parts = html.split("<")
+    for number, part in enumerate(parts):
+        if number and len(part) > MAX_TAG_CHARACTERS:
+            tag, _, text = part.partition(">")
+            if len(tag) > MAX_TAG_CHARACTERS or tag.count('"') % 2 or tag.count("'") % 2:
+                text = text if len(tag) > MAX_TAG_CHARACTERS else text.partition(">")[2]
+                parts[number] = f"{re.split(r'[^a-zA-Z0-9:/!?-]', tag, maxsplit=1)[0]}>{text}"
+    return "<".join(parts)
+
+
+def _text_length(element: Any, enough: float = math.inf) -> int:
+    """Characters of text in an element, counted no further than `enough`."""
+    length = 0
+    for text in element.itertext():
+        length += len(text.strip())
+        if length > enough:
+            break
+    return length
 
 
 def _keep_formulas(root: Any) -> None:
@@ -2158,9 +2187,9 @@ def _keep_formulas(root: Any) -> None:
         box.replace(formula, inner)
         while box is not None and box.tag == "span":  # the formula's own boxes: hidden ones and the drawing beside it
             box.attrib.pop("style", None)
-            for drawing in [*box.itersiblings("img"), *box.itersiblings("span")]:
-                if drawing.get("aria-hidden") == "true":
-                    drawing.clear(keep_tail=True)
+            drawing = box.getnext()
+            if drawing is not None and drawing.get("aria-hidden") == "true":
+                drawing.clear(keep_tail=True)
             box = box.getparent()
     for image in root.xpath("//img[@alt and contains(concat(@class, ' ', @src), 'math') or contains(@class, 'tex')]"):
         if image.get("aria-hidden") != "true" and image.get("alt"):
@@ -2178,7 +2207,7 @@ def _repair(root: Any) -> None:
     etree.strip_elements(root, *_DROPPED_TAGS, with_tail=False)
     for part in root.xpath("//div[@hidden and starts-with(@id, 'S:')]"):  # streamed by React, moved by its script
         part.attrib.pop("hidden")
-    hidden_length = sum(_text_length(noscript) for noscript in root.iter("noscript"))
+    hidden_length = sum(map(_text_length, root.xpath("//noscript[not(ancestor::noscript)]")))
     if hidden_length > NOSCRIPT_CHARACTERS and 2 * hidden_length > _text_length(root):
         etree.strip_tags(root, "noscript")
     else:
@@ -2191,12 +2220,11 @@ def _keep_contents(root: Any) -> None:
         if not form.xpath(".//textarea | .//select | .//input[not(@type='hidden')]"):
             form.tag = "div"  # nothing to fill in: a box around a page or a post
     for control in root.iter(*_CONTROL_TAGS):
-        if _text_length(control) > CONTROL_CHARACTERS:
+        length, holder = _text_length(control, CONTROL_CHARACTERS), control.getparent()
+        if length > CONTROL_CHARACTERS:
             control.tag = "div"
-        elif control.tag == "button" and _text_length(control) == _text_length(control.getparent()):
-            control.tag = (
-                "span" if control.getparent().tag in ("dt", "summary", *_HEADINGS) else "button"
-            )  # an accordion's title
+        elif control.tag == "button" and holder.tag in _TITLE_TAGS and length == _text_length(holder, length):
+            control.tag = "span"  # the title of an accordion's part
     for trigger in root.xpath("//*[@aria-expanded]"):
         panels = (opener.getnext() for opener in (trigger, trigger.getparent()) if opener is not None)
         panel = next((panel for panel in panels if panel is not None), None)
@@ -2229,7 +2257,7 @@ def _index(body: Any, deadline_seconds: float) -> list[_Node]:
     nodes: list[_Node] = []
     cache: dict[str, frozenset[str]] = {}
     node: _Node | None = None
-    chars = links = running = block_chars = block_links = link_depth = 0
+    chars = links = running = block_chars = block_links = link_depth = depth = steps = 0
     for event, element in etree.iterwalk(body, events=("start", "end")):
         if element.tag not in _INLINE_TAGS and element.tag != "br":
             if block_chars >= RUNNING_CHARACTERS and 2 * block_links < block_chars:
@@ -2238,8 +2266,12 @@ def _index(body: Any, deadline_seconds: float) -> list[_Node]:
         if event == "start":
             node = _Node(element, len(nodes), node, _known_words(element, cache))
             nodes.append(node)
+            depth += 1
+            steps += depth
             if len(nodes) % 1024 == 0:
                 _check_clock(deadline_seconds)
+            if steps > MAX_STEPS:
+                raise PageError("too much markup")
             node.chars, node.links, node.running = -chars, -links, -running
             link_depth += element.tag == "a"
             text = element.text
@@ -2249,8 +2281,10 @@ def _index(body: Any, deadline_seconds: float) -> list[_Node]:
             node.chars, node.links, node.running = node.chars + chars, node.links + links, node.running + running
             node.rich = node.rich or (node.tag == "td" and node.chars > CELL_CHARACTERS)
             link_depth -= element.tag == "a"
-            if node.parent is not None and (node.rich or node.tag in _RICH_TAGS):
-                node.parent.rich = True
+            depth -= 1
+            if node.parent is not None:
+                node.parent.rank = min(node.parent.rank, node.rank)
+                node.parent.rich |= node.rich or node.tag in _RICH_TAGS
             node = node.parent
             text = element.tail
         if text:
@@ -2272,13 +2306,13 @@ def _judge_kind(root: Any, url: str) -> PageKind:
 
 
 def _remaining(nodes: list[_Node], root: _Node) -> Iterator[_Node]:
-    """What is left inside `root`, in document order; parts may be removed on the way."""
+    """What is left inside `root`, code as a whole, in document order; parts may be removed on the way."""
     position = root.index + 1
     while position < root.end:
         node = nodes[position]
         if not node.removed:
             yield node
-        position = node.end if node.removed else position + 1
+        position = node.end if node.removed or node.tag in _CODE_TAGS else position + 1
 
 
 def _children(nodes: list[_Node], parent: _Node) -> Iterator[_Node]:
@@ -2428,8 +2462,8 @@ def _remove_sections(nodes: list[_Node], root: _Node, kind: PageKind) -> None:
     if kind == "other":
         return
     for node in _remaining(nodes, root):
-        if node.tag in _HEADINGS and _BOILERPLATE_HEADING.fullmatch(node.text()):
-            _remove_section(nodes, node)
+        if node.rank < _NO_RANK:
+            _remove_named_sections(nodes, node)
     if kind == "article":
         _remove_teasers(nodes, root)
     if root.running > 0.5 * root.chars:
@@ -2438,15 +2472,16 @@ def _remove_sections(nodes: list[_Node], root: _Node, kind: PageKind) -> None:
                 _remove(node)
 
 
-def _remove_section(nodes: list[_Node], heading: _Node) -> None:
-    """Remove a heading and what follows it beside it, up to the next heading of its rank."""
-    rank = _HEADINGS[heading.tag]
-    for node in list(_children(nodes, cast("_Node", heading.parent))):
-        if node.index > heading.index:
-            if any(_HEADINGS.get(inner.tag, rank + 1) <= rank for inner in nodes[node.index : node.end]):
-                break
+def _remove_named_sections(nodes: list[_Node], parent: _Node) -> None:
+    """Remove a heading that names boilerplate and what follows it beside it, up to the next heading of its rank."""
+    rank = 0
+    for node in list(_children(nodes, parent)):
+        if node.rank <= rank:
+            rank = 0
+        if node.tag in _HEADINGS and not rank and _BOILERPLATE_HEADING.fullmatch(node.text()):
+            rank = node.rank
+        if rank:
             _remove(node)
-    _remove(heading)
 
 
 def _remove_teasers(nodes: list[_Node], root: _Node) -> None:
@@ -2494,7 +2529,7 @@ class _CodeWriter:
             if position >= self._block.end:
                 break
             node = self._nodes[position]
-            if node is not self._block and self._is_tool(node):
+            if node is not self._block and (node.removed or self._is_tool(node)):
                 self._parts.append(node.element.tail or "")
                 position = node.end
                 continue
@@ -2677,7 +2712,7 @@ class _TextWriter:
         elif node.tag == "tr" and self._cells is not None and not node.rich:
             cells, self._cells = self._cells, None
             filled = [cell for cell in cells if cell]
-            row = " | ".join(filled if len(filled) == 1 else cells).rstrip(" |")
+            row = " | ".join(filled if len(filled) == 1 else cells).rstrip(" |").strip()
             if row:
                 self._blocks.append((row, self._tables[-1].index if self._tables else -1))
         elif not node.is_inline and node.tag != "br":

@@ -323,7 +323,6 @@ EMPTY = [
     "<html></html>",
     "<body></body>",
     "\x00",
-    "<",
     "<script>x</script>",
 ]
 
