@@ -1,11 +1,11 @@
 """How soon a host has the tools, what the waiting server holds in memory, and how fast it ends; next to other servers.
 
-    python -m tests.bench.startup                                 # this program from source, against its peers
+    python -m tests.bench.startup                                 # this program from source, against other servers
     python -m tests.bench.startup --binary dist/agent-web-search --rounds 20 --busy
 
-The peers are installed once, into a folder of the benchmark's own (`--folder`): from PyPI, and from npm where node is
+The others are installed once, into a folder of the benchmark's own (`--folder`): from PyPI, and from npm where node is
 there. All programs are started in turn, round by round, so that each sees the same machine; figures are medians, the
-ratio is the median of each round's ratio to the first peer. Linux only: memory and processes are read from /proc.
+ratio is the median of each round's ratio to the first program. Memory is read from /proc, so on Linux only.
 """
 
 import argparse
@@ -29,9 +29,8 @@ GREETING = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": C
 INITIALIZE = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": GREETING}
 INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 LIST_TOOLS = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
-REFERENCE = "uwr"
-PYPI_PEERS = {"uwr": "uwr", "duckduckgo-mcp-server": "duckduckgo-mcp-server"}  # command by package
-NPM_PEERS = ("tavily-mcp", "exa-mcp-server")
+PYPI_RIVALS = {"uwr": "uwr", "duckduckgo-mcp-server": "duckduckgo-mcp-server"}  # command by package
+NPM_RIVALS = ("tavily-mcp", "exa-mcp-server")
 KEYS = {"TAVILY_API_KEY": "tvly-none", "EXA_API_KEY": "none"}  # these refuse to start without one
 SETTLE_SECONDS = 2.0  # after the handshake, for imports in the background, before memory is read
 END_SECONDS = 20.0
@@ -58,21 +57,21 @@ def own_commands(binary: str | None) -> dict[str, list[str]]:
     return {**commands, **({"ours, binary": [binary]} if binary else {})}
 
 
-def peer_commands(folder: Path) -> dict[str, list[str]]:
-    """The peers' commands; installs what is missing."""
+def rival_commands(folder: Path) -> dict[str, list[str]]:
+    """The other servers' commands; installs what is missing."""
     scripts = folder / "venv" / "bin"
-    if not all((scripts / command).exists() for command in PYPI_PEERS.values()):
+    if not all((scripts / command).exists() for command in PYPI_RIVALS.values()):
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder / "venv")], check=True)
-        subprocess.run([scripts / "python", "-m", "pip", "install", "--quiet", *PYPI_PEERS], check=True)
-    commands = {package: [str(scripts / command)] for package, command in PYPI_PEERS.items()}
+        subprocess.run([scripts / "python", "-m", "pip", "install", "--quiet", *PYPI_RIVALS], check=True)
+    commands = {package: [str(scripts / command)] for package, command in PYPI_RIVALS.items()}
     node, npm = shutil.which("node"), shutil.which("npm")
     if not node or not npm:
-        print("node is missing: its peers are left out")
+        print("node is missing: its servers are left out")
         return commands
     packages = folder / "node_modules"
-    if not all((packages / package).exists() for package in NPM_PEERS):
-        subprocess.run([npm, "install", "--no-audit", "--no-fund", "--prefix", str(folder), *NPM_PEERS], check=True)
-    for package in NPM_PEERS:
+    if not all((packages / package).exists() for package in NPM_RIVALS):
+        subprocess.run([npm, "install", "--no-audit", "--no-fund", "--prefix", str(folder), *NPM_RIVALS], check=True)
+    for package in NPM_RIVALS:
         entry = json.loads((packages / package / "package.json").read_text())["bin"]
         script = entry if isinstance(entry, str) else next(iter(entry.values()))
         commands[package] = [node, str(packages / package / script)]
@@ -88,7 +87,6 @@ def measure(command: list[str], settle_seconds: float) -> Start:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env={**os.environ, **KEYS},
-        start_new_session=True,
     )
     assert process.stdin is not None
     assert process.stdout is not None
@@ -110,8 +108,7 @@ def measure(command: list[str], settle_seconds: float) -> Start:
         ended = time.perf_counter()
     finally:
         process.stdout.close()
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        process.kill()  # does nothing where it has ended
         process.wait()
     return Start((initialized - started) * 1e3, (listed - started) * 1e3, memory, (ended - ending) * 1e3)
 
@@ -175,12 +172,13 @@ def run_rounds(commands: dict[str, list[str]], rounds: int, settle_seconds: floa
 
 
 def print_table(title: str, starts: dict[str, list[Start]]) -> None:
+    reference = next(iter(starts))
     print(f"\n{title}\n")
-    print(f"| program | initialize ms | tools/list ms | x {REFERENCE} | slowest ms | in 1.0 s | memory MiB | exit ms |")
+    print(f"| program | initialize ms | tools/list ms | x {reference} | slowest ms | in 1.0 s | memory MiB | exit ms |")
     print("|---|---|---|---|---|---|---|---|")
     for name, runs in starts.items():
         lists = [run.tools_list_ms for run in runs]
-        ratios = [run.tools_list_ms / other.tools_list_ms for run, other in zip(runs, starts[REFERENCE], strict=True)]
+        ratios = [run.tools_list_ms / other.tools_list_ms for run, other in zip(runs, starts[reference], strict=True)]
         in_time = sum(ms < DEADLINE_SECONDS * 1e3 for ms in lists)
         cells = [
             f"{statistics.median(run.initialize_ms for run in runs):.0f}",
@@ -199,18 +197,21 @@ def main() -> None:
     parser.add_argument("--binary", help="this program's binary, measured too")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--busy", action="store_true", help="a second table, with every core busy")
-    parser.add_argument("--only", nargs="+", metavar="PEER", help=f"peers to compare with, besides {REFERENCE}")
+    parser.add_argument("--rivals", nargs="*", metavar="NAME", help="the servers to compare with; not given: all")
+    parser.add_argument("--no-rivals", dest="rivals", action="store_const", const=[], help="compare with none")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "agent-web-search-bench")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     ours = own_commands(options.binary)
-    peers = peer_commands(options.folder)
-    wanted = {REFERENCE, *(options.only or peers)}
-    commands = {**{name: command for name, command in peers.items() if name in wanted}, **ours}
+    rivals = {} if options.rivals == [] else rival_commands(options.folder)
+    rivals = {name: command for name, command in rivals.items() if options.rivals is None or name in options.rivals}
+    commands = {**rivals, **ours}
     print_table("Idle", run_rounds(commands, options.rounds, SETTLE_SECONDS))
     if options.busy:
         with busy_cores():
             print_table("Every core busy", run_rounds(commands, options.rounds, 0.5))
+    if os.name == "nt":
+        return  # no signal there that a process could answer by itself
     print("\nFrom a signal to the end, ms (median of 5)")
     for name, command in ours.items():
         medians = [
