@@ -36,7 +36,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypedDict, TypeVar, cast, get_args
 from urllib.parse import SplitResult, unquote, urldefrag, urlsplit
 
@@ -3082,6 +3082,42 @@ def tool_definition() -> dict[str, Any]:
     }
 
 
+SDK_PACKAGES: Final = ("mcp", "mcp.server")  # the parent first
+
+
+class PackageInWaiting(ModuleType):
+    """A package whose own code has not run: it does when a name is asked for that only this code defines."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or not (spec := self.__spec__) or not spec.loader:
+            raise AttributeError(name)
+        self.__class__ = ModuleType  # type: ignore[assignment]
+        spec.loader.exec_module(self)
+        return getattr(self, name)
+
+
+def import_sdk() -> None:
+    """Imports the SDK's low-level server, and neither its client nor the server built upon it.
+
+    Both come with the code of its packages, which is put off; whatever goes wrong with that, the plain import is left.
+    See `docs/adr/0021-the-sdk-without-its-client.md`.
+    """
+    try:
+        for name in SDK_PACKAGES:
+            if name not in sys.modules and (spec := importlib.util.find_spec(name)):
+                package = importlib.util.module_from_spec(spec)
+                package.__class__ = PackageInWaiting
+                sys.modules[name] = package
+                parent, _, child = name.rpartition(".")
+                if parent:
+                    setattr(sys.modules[parent], child, package)
+        importlib.import_module("mcp.server.lowlevel")
+    except Exception:
+        logger.debug("The SDK is imported as a whole", exc_info=True)
+        for name in [name for name in sys.modules if name.partition(".")[0] == "mcp"]:
+            del sys.modules[name]
+
+
 def create_server(
     search: SearchBackend | None = None,
     fetch: PageFetcher | None = None,
@@ -3089,6 +3125,7 @@ def create_server(
     bad_settings: Sequence[BadSetting] = (),
 ) -> Server[dict[str, Any]]:
     """The MCP server with its one tool. Both seams default to the real thing; nothing is opened before a call."""
+    import_sdk()
     import mcp_types as types
     from mcp.server.context import ServerRequestContext
     from mcp.server.lowlevel import Server
