@@ -1414,7 +1414,9 @@ _KNOWN_WORDS: Final = frozenset().union(
     _STRONG_WORDS, _WEAK_WORDS, _COMMENT_WORDS, _USER_CARD_WORDS, _USER_NAME_WORDS, _ASIDE_WORDS, _PANEL_WORDS,
     _LINE_NUMBER_WORDS, _CODE_TOOL_WORDS, _LANGUAGE_WORDS, _LINE_WORDS, _CODE_BOX_WORDS,
 )  # fmt: skip
-_LAYOUT_WORDS: Final = _words("has with without no is grid page template deprecation")  # "layout-with-sidebar"
+_LAYOUT_WORDS: Final = _words(
+    "has with without no is grid page template deprecation tsd"
+)  # "with-sidebar", TypeDoc's "tsd-comment"
 _NAME_PART = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 _HIDING_STYLE = re.compile(
     r"display\s*:\s*none|visibility\s*:\s*hidden|(?:left|top|text-indent)\s*:\s*-\d{3,}|clip\s*:\s*rect\(\s*[01]"
@@ -1909,8 +1911,8 @@ class _CodeWriter:
             text = node.element.text or ""
             self._parts.append(text if node.tag in _CODE_TAGS or node is not self._block else text.strip("\n"))
             position += 1
-        code = "".join(self._parts).replace("\r\n", "\n").replace("\r", "\n").replace("\xa0", " ")
-        code = clean_text(code)
+        code = "".join(self._parts).replace("\r\n", "\n").replace("\r", "\n")
+        code = clean_text(code if self._block.tag in _CODE_TAGS else code.replace("\xa0", " "))
         lines = [line if line.strip() else "" for line in code.split("\n")]
         return "\n".join(lines).strip("\n")
 
