@@ -1434,8 +1434,8 @@ _BOILERPLATE_HEADING = re.compile(
     re.IGNORECASE,
 )
 _NOISE_LINE = re.compile(
-    r"(?:skip to (?:main )?content|share(?: this| on \w+)?|tweet|copy(?: link| code)?|print|advertisement|read more"
-    r"|learn more|see more|show more|load more|view all|see all|back to top|copied!?|loading\.*|reply|report|like"
+    r"(?:skip to [\w ]{4,30}|table of contents|share(?: this| on \w+)?|tweet|copy(?: link| code)?|print|advertisement"
+    r"|read more|learn more|see more|show more|load more|view all|see all|back to top|copied!?|loading\.*|reply|report|like"
     r"|sign up (?:for free )?to join.{0,90}|(?:was|did) this (?:page|article|answer|help).{0,30}\?"
     r"|edit this page.{0,20}|open in app|sign in|log ?in"
     r"|(?:view |\[)?source(?: code)?\]?|(?:previous|next|prev) (?:message|by|page|article|post|in).{0,100}"
@@ -1761,6 +1761,12 @@ def _is_heading_text(node: _Node) -> bool:
     return node.parent is not None and node.parent.tag in _HEADINGS and 2 * node.chars > node.parent.chars
 
 
+def _is_in_sentence(node: _Node) -> bool:
+    """A link or a mark inside a paragraph: a term with a tooltip, say."""
+    around = node.parent
+    return around is not None and node.is_inline and around.tag in ("p", "li", "dd", "td") and around.running > 0
+
+
 def _remove_named(nodes: list[_Node], kind: PageKind) -> None:
     """Remove what its class or id calls boilerplate, by those words that name only a small share of this page."""
     shares = dict.fromkeys(_WEAK_WORDS, WEAK_SHARE[kind]) | dict.fromkeys(_STRONG_WORDS, STRONG_SHARE)
@@ -1779,7 +1785,8 @@ def _remove_named(nodes: list[_Node], kind: PageKind) -> None:
         words = {word for word in node.words & active if node.running <= shares[word] * total}
         if not words or node.tag in ("pre", "code", "tr", "td", "main"):
             continue
-        if (node.tag in _HEADINGS and not words & _UNSEEN_WORDS) or _is_heading_text(node):
+        is_in_text = node.tag in _HEADINGS or _is_in_sentence(node)
+        if (is_in_text and words.isdisjoint(_UNSEEN_WORDS | _USER_CARD_WORDS)) or _is_heading_text(node):
             continue
         if words <= _NAVIGATION_WORDS and node.running > max(PROSE_CHARACTERS, LINK_SHARE * node.chars):
             continue
