@@ -1969,6 +1969,7 @@ MIN_BESIDE_COMMENTS: Final = 250, 1600  # less text beside them: comments are th
 MAX_COMMENTS_SHARE: Final = 0.7
 PROSE_CHARACTERS: Final = 600  # so much running text is no list of links, whatever it is called
 LINK_SHARE: Final = 0.6
+LIST_OF_LINKS_SHARE: Final = 0.8
 POOR_CHARACTERS: Final = 1000  # a shorter text is compared with Readability's, which takes longer than all the rest
 POOR_FACTOR: Final = 1.5  # how much longer that one has to be
 MAX_SCORED_NODES: Final = 6_000  # Readability's time grows with them, and nothing can stop it
@@ -1997,7 +1998,7 @@ _DROPPED_TAGS: Final = _words(
 _CONTROL_TAGS: Final = _words("button svg select object video audio canvas map iframe")
 _INLINE_TAGS: Final = _words(
     "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd mark math nobr q rb rt rtc ruby s "
-    "samp small span strike strong sub sup time tt u var wbr picture source"
+    "samp small span strike strong sub sup time tt u var wbr picture source relative-time local-time"
 )
 _HEADINGS: Final = {f"h{rank}": rank for rank in range(1, 7)}
 _NO_RANK: Final = 7
@@ -2015,8 +2016,8 @@ _STRONG_WORDS: Final = _words(
     "consent gdpr onetrust cookiebot popup modal lightbox toast newsletter subscribe subscription signup share sharing "
     "social socials addtoany sharedaddy related recommended recommendations recommendation trending promo promotion "
     "promoted sponsor sponsored ad ads advert advertisement advertising adsense pagination pager skiplink copyright "
-    "login search searchbox searchform outbrain taboola tagcloud editsection headerlink filters facets tooltip "
-    "mini-cart cart-drawer minicart visually site-header global-header read-next up-next "
+    "login-form login-modal search searchbox searchform outbrain taboola tagcloud editsection headerlink filters "
+    "facets tooltip mini-cart cart-drawer minicart visually site-header global-header read-next up-next "
     "sr-only screen-reader visually-hidden hidden-visually cloned duplicate catlinks printfooter ttc tabbed-labels "
     "table-of toc skip-to skip-link page-nav back-to prev-next next-prev"
 )
@@ -2034,7 +2035,8 @@ _COMMENT_WORDS: Final = _words("comment comments commentlist respond disqus revi
 _USER_CARD_WORDS: Final = _words(
     "signature userinfo postprofile profile avatar reactions reaction votes likes vote karma message-user post-author "
     "user-info author-info poster badges gravatar post-actions actions controls postbit cell-user user-extras "
-    "user-details user-title user-card post-header post-form post-editor subheader notice notices"
+    "score midcol numchildren expand user-details user-title user-card post-header post-form post-editor subheader "
+    "notice notices"
 )
 _USER_NAME_WORDS: Final = _words("username user-name author-name nickname message-name")
 _POST_HEAD_WORDS: Final = _words("meta byline author authors")  # who wrote a post, and when
@@ -2056,7 +2058,9 @@ _KNOWN_WORDS: Final = frozenset().union(
     _STRONG_WORDS, _WEAK_WORDS, _COMMENT_WORDS, _USER_CARD_WORDS, _USER_NAME_WORDS, _ASIDE_WORDS, _PANEL_WORDS,
     _LINE_NUMBER_WORDS, _CODE_TOOL_WORDS, _LANGUAGE_WORDS, _LINE_WORDS, _CODE_BOX_WORDS,
 )  # fmt: skip
-_LAYOUT_WORDS: Final = _words("has with without no is grid page template deprecation")  # "layout-with-sidebar"
+_LAYOUT_WORDS: Final = _words(
+    "has with without no is grid page template deprecation tsd"
+)  # "with-sidebar", TypeDoc's "tsd-comment"
 _NAME_PART = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 _HIDING_STYLE = re.compile(
     r"display\s*:\s*none|visibility\s*:\s*hidden|(?:left|top|text-indent)\s*:\s*-\d{3,}|clip\s*:\s*rect\(\s*[01]"
@@ -2070,13 +2074,14 @@ _BOILERPLATE_HEADING = re.compile(
     r"|(?:leave|post|add|write) a (?:reply|comment|review)|(?:\d+ )?(?:comments?|repl(?:y|ies)|responses?)"
     r"|share(?: this.*| on.*)?|subscribe.*|sign up.*|(?:join |get )?(?:our |the )?newsletter.*|follow us.*"
     r"|about the authors?|tags|categories|topics|read (?:next|more)|up next|what to read next|table of contents"
-    r"|contents|on this page|in this article|also in .*)\W*",
+    r"|contents|on this page|in this article|also in .*|index|who is online)\W*",
     re.IGNORECASE,
 )
 _NOISE_LINE = re.compile(
-    r"(?:skip to (?:main )?content|share(?: this| on \w+)?|tweet|copy(?: link| code)?|print|advertisement|read more"
-    r"|learn more|see more|show more|load more|view all|see all|back to top|copied!?|loading\.*|reply|report|like"
-    r"|sign up (?:for free )?to join.{0,90}|(?:was|did) this (?:page|article|answer|help).{0,30}\?|edit this page.{0,20}|open in app|sign in|log ?in"
+    r"(?:skip to [\w ]{4,30}|table of contents|share(?: this| on \w+)?|tweet|copy(?: link| code)?|print|advertisement"
+    r"|read more|learn more|see more|show more|load more|view all|see all|back to top|copied!?|loading\.*|reply|report|like"
+    r"|sign up (?:for free )?to join.{0,90}|(?:was|did) this (?:page|article|answer|help).{0,30}\?"
+    r"|edit this page.{0,20}|open in app|sign in|log ?in"
     r"|(?:view |\[)?source(?: code)?\]?|(?:previous|next|prev) (?:message|by|page|article|post|in).{0,100}"
     r"|messages sorted by.{0,60}|\[date prev\].{0,90})",
     re.IGNORECASE,
@@ -2144,6 +2149,7 @@ def _parse_html(html: str) -> Any:
     ):
         raise PageError("too much markup")
     parser = etree.HTMLParser(huge_tree=True, remove_comments=True, remove_pis=True, no_network=True, encoding="utf-8")
+    root: Any
     try:
         root = etree.fromstring(html.encode("utf-8", "replace"), parser)
     except etree.LxmlError:  # nothing but a comment, a doctype or blanks
@@ -2396,31 +2402,40 @@ def _is_heading_text(node: _Node) -> bool:
     return node.parent is not None and node.parent.tag in _HEADINGS and 2 * node.chars > node.parent.chars
 
 
+def _is_in_sentence(node: _Node) -> bool:
+    """A link or a mark inside a paragraph: a term with a tooltip, say."""
+    around = node.parent
+    return around is not None and node.is_inline and around.tag in ("p", "li", "dd", "td") and around.running > 0
+
+
 def _remove_named(nodes: list[_Node], kind: PageKind) -> None:
     """Remove what its class or id calls boilerplate, by those words that name only a small share of this page."""
     shares = dict.fromkeys(_WEAK_WORDS, WEAK_SHARE[kind]) | dict.fromkeys(_STRONG_WORDS, STRONG_SHARE)
     if kind == "forum":
         shares |= dict.fromkeys(_USER_CARD_WORDS, WEAK_SHARE["article"])
         shares = {word: share for word, share in shares.items() if word not in _POST_HEAD_WORDS}
+    total = max(nodes[0].running, 1)
     named, ends = dict.fromkeys(shares, 0), dict.fromkeys(shares, 0)
     for node in _remaining(nodes, nodes[0]):
         for word in node.words:
-            if word in shares and ends[word] <= node.index:
+            if word in shares and ends[word] <= node.index and node.running <= shares[word] * total:
                 named[word] += node.running
                 ends[word] = node.end
-    active = {word for word, share in shares.items() if named[word] <= share * max(nodes[0].running, 1)}
+    active = {word for word, share in shares.items() if named[word] <= share * total}
     for node in _remaining(nodes, nodes[0]):
-        words = node.words & active
+        words = {word for word in node.words & active if node.running <= shares[word] * total}
         if not words or node.tag in ("pre", "code", "tr", "td", "main"):
             continue
-        if (node.tag in _HEADINGS and not words & _UNSEEN_WORDS) or _is_heading_text(node):
+        is_in_text = node.tag in _HEADINGS or _is_in_sentence(node)
+        if (is_in_text and words.isdisjoint(_UNSEEN_WORDS | _USER_CARD_WORDS)) or _is_heading_text(node):
             continue
         if words <= _NAVIGATION_WORDS and node.running > max(PROSE_CHARACTERS, LINK_SHARE * node.chars):
             continue
         if words & _USER_CARD_WORDS:
             names = (inner for inner in nodes[node.index : node.end] if inner.words & _USER_NAME_WORDS)
-            name = next(names, None)
-            node.label = name.text() if name is not None else ""
+            name = next((name.text() for name in names), "")
+            post = node.parent.text() if node.parent is not None else ""
+            node.label = name if post.count(name) == 1 else ""  # else the post names its author elsewhere too
         _remove(node)
 
 
@@ -2459,29 +2474,32 @@ def _choose_root(nodes: list[_Node], kind: PageKind) -> _Node:
 
 def _remove_sections(nodes: list[_Node], root: _Node, kind: PageKind) -> None:
     """Remove what its heading or its links give away inside an article or a thread."""
-    if kind == "other":
-        return
     for node in _remaining(nodes, root):
         if node.rank < _NO_RANK:
-            _remove_named_sections(nodes, node)
+            _remove_named_sections(nodes, node, kind)
     if kind == "article":
         _remove_teasers(nodes, root)
-    if root.running > 0.5 * root.chars:
+    if kind != "other" and root.running > 0.5 * root.chars:
         for node in _remaining(nodes, root):
             if node.tag in ("div", "ul", "ol", "section", "table") and node.links > LINK_SHARE * node.chars:
                 _remove(node)
 
 
-def _remove_named_sections(nodes: list[_Node], parent: _Node) -> None:
-    """Remove a heading that names boilerplate and what follows it beside it, up to the next heading of its rank."""
-    rank = 0
-    for node in list(_children(nodes, parent)):
-        if node.rank <= rank:
-            rank = 0
-        if node.tag in _HEADINGS and not rank and _BOILERPLATE_HEADING.fullmatch(node.text()):
-            rank = node.rank
-        if rank:
-            _remove(node)
+def _remove_named_sections(nodes: list[_Node], parent: _Node, kind: PageKind) -> None:
+    """Remove a heading that names boilerplate and what follows it beside it, up to the next heading of its rank.
+
+    Outside of articles and threads such a heading may be the page's own; there lists of links go only.
+    """
+    section: list[_Node] = []
+    for node in [*_children(nodes, parent), None]:
+        if section and (node is None or node.rank <= section[0].rank):
+            chars, links = (sum(getattr(part, amount) for part in section[1:]) for amount in ("chars", "links"))
+            if kind != "other" or (chars and links > LIST_OF_LINKS_SHARE * chars):
+                for part in section:
+                    _remove(part)
+            section = []
+        if node is not None and (section or (node.tag in _HEADINGS and _BOILERPLATE_HEADING.fullmatch(node.text()))):
+            section.append(node)
 
 
 def _remove_teasers(nodes: list[_Node], root: _Node) -> None:
@@ -2541,8 +2559,8 @@ class _CodeWriter:
             text = node.element.text or ""
             self._parts.append(text if node.tag in _CODE_TAGS or node is not self._block else text.strip("\n"))
             position += 1
-        code = "".join(self._parts).replace("\r\n", "\n").replace("\r", "\n").replace("\xa0", " ")
-        code = clean_text(code)
+        code = "".join(self._parts).replace("\r\n", "\n").replace("\r", "\n")
+        code = clean_text(code if self._block.tag in _CODE_TAGS else code.replace("\xa0", " "))
         lines = [line if line.strip() else "" for line in code.split("\n")]
         return "\n".join(lines).strip("\n")
 
@@ -2616,6 +2634,8 @@ class _TextWriter:
             while opened and opened[-1].end <= position:
                 node = opened.pop()
                 self._leave(node)
+                if node.tag == "cite" and (node.element.tail or "")[:1].isalnum():
+                    self._inline.append(" ")  # sites show it as a line of its own
                 self._add(node.element.tail if node is not self._root and position > self._start.index else "")
             if position >= self._root.end:
                 break
@@ -2780,19 +2800,6 @@ def _find_fragment(nodes: list[_Node], root: _Node, fragment: str) -> _Node:
             node = node.parent
         return node
     return root
-
-
-def _describe_product(root: Any) -> str:
-    """The description in a product's own metadata (JSON-LD), "" when there is none."""
-    for script in root.xpath("//script[@type='application/ld+json']"):
-        with contextlib.suppress(ValueError, RecursionError):
-            data = json.loads(script.text or "", strict=False)
-            graph = data.get("@graph", data) if isinstance(data, dict) else data
-            for item in graph if isinstance(graph, list) else [graph]:
-                if isinstance(item, dict) and item.get("@type") in ("Product", ["Product"], "ProductGroup"):
-                    text = item.get("description")
-                    return " ".join(re.sub(r"<[^>]*>", " ", text).split()) if isinstance(text, str) else ""
-    return ""
 
 
 def extract_main_text(html: bytes | str, url: str = "") -> str:

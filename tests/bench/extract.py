@@ -133,7 +133,8 @@ def trigrams(text: str) -> list[tuple[str, ...]]:
 
 
 def code_lines(text: str) -> list[str]:
-    return [line.rstrip() for line in text.split("\n") if line.strip()]
+    """Lines that are not empty, without blanks at their ends and without C1 controls (of wrongly decoded pages)."""
+    return [line.rstrip() for line in re.sub("[\x80-\x9f]", "", text).split("\n") if line.strip()]
 
 
 def reference_code(page: Example) -> list[list[str]]:
