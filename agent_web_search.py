@@ -35,6 +35,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypedDict, TypeVar, cast, get_args
@@ -3251,6 +3252,7 @@ EXIT_INTERRUPTED: Final = 130  # as shells tell of SIGINT
 HANDSHAKE_WAIT_SECONDS: Final = 0.25
 HOST_CHECK_SECONDS: Final = 2.0
 EXIT_GRACE_SECONDS: Final = 2.0  # for the last answers to reach the host, on top of a call's own clock
+WARM_UP_DELAY_SECONDS: Final = 0.1  # for the lines that came while the SDK was imported
 # What a first call imports, in the order in which it needs it.
 WARM_UP_MODULES: Final = ("ddgs.engines", "httpx", "httpcore", "chardet")
 WARM_UP_PAGE: Final = "<html><body><article><h1>A page</h1><p>Some text, with enough words.</p></article></body></html>"
@@ -3426,6 +3428,7 @@ class StdioTransport:
         self._host = host_pid()  # known before it can be gone
         self.handshake_done = threading.Event()
         self._source, self._sink, self._prelude = source, sink, prelude
+        self._writer = ThreadPoolExecutor(max_workers=1)  # its own: others may be taken by look-ups that hang
         self._write_lock = threading.Lock()
         self._lines: asyncio.Queue[tuple[bytes, bool]] = asyncio.Queue()  # a line, and whether it is answered; b"" ends
         self._unanswered: list[str | int] = []
@@ -3461,7 +3464,7 @@ class StdioTransport:
             tasks.start_soon(self._feed, to_server)
             tasks.start_soon(self._drain, from_server)
             tasks.start_soon(leave_with_host, self._host)
-            threading.Thread(target=warm_up, daemon=True).start()
+            self.loop.call_later(WARM_UP_DELAY_SECONDS, threading.Thread(target=warm_up, daemon=True).start)
             await server.run(read_stream, write_stream, server.create_initialization_options())
             tasks.cancel_scope.cancel()
 
@@ -3478,7 +3481,7 @@ class StdioTransport:
                         raise ValueError("an id that is neither a text nor a whole number")
                 except ValueError:
                     if refusal := refuse_line(line):
-                        await asyncio.to_thread(self._write, refusal)
+                        await self._send(refusal)
                 else:
                     self._keep_account(message, is_answered)
                     await to_server.send(SessionMessage(message))
@@ -3494,7 +3497,7 @@ class StdioTransport:
             if answered_id in self._answered_twice:
                 self._answered_twice.remove(answered_id)
                 continue
-            await asyncio.to_thread(self._write, message.model_dump_json(by_alias=True, exclude_unset=True))
+            await self._send(message.model_dump_json(by_alias=True, exclude_unset=True))
             self._forget(answered_id)
 
     def _keep_account(self, message: JSONRPCMessage, is_answered: bool) -> None:
@@ -3510,13 +3513,19 @@ class StdioTransport:
                 del meta["progressToken"]  # the SDK would refuse the call because of it
 
     def _forget(self, request_id: Any) -> None:
-        self._unanswered = [kept for kept in self._unanswered if str(kept) != str(request_id)]  # "7" is 7 to the SDK
+        if request_id is not None:
+            self._unanswered = [
+                kept for kept in self._unanswered if str(kept) != str(request_id)
+            ]  # "7" is 7 to the SDK
         self._answer_written.set()
 
     async def _all_answered(self) -> None:
         while self._unanswered:
             self._answer_written.clear()
             await self._answer_written.wait()
+
+    async def _send(self, text: str) -> None:
+        await self.loop.run_in_executor(self._writer, self._write, text)
 
     def _write(self, text: str) -> None:
         data = memoryview(text.encode() + b"\n")
