@@ -1983,7 +1983,7 @@ CONTROL_CHARACTERS: Final = 300  # a button or drawing with more text was never 
 
 PageKind = Literal["article", "forum", "other"]
 # An article is one column among others; threads, services and references are made of parts.
-DESCENT_SHARE: Final[dict[PageKind, float]] = {"article": 0.8, "forum": 0.95, "other": 0.95}
+DESCENT_SHARE: Final[dict[PageKind, float]] = {"article": 0.8, "forum": 0.95, "other": 0.93}
 WEAK_SHARE: Final[dict[PageKind, float]] = {"article": 0.35, "forum": 0.15, "other": 0.15}
 PREAMBLE_CHARACTERS: Final[dict[PageKind, int]] = {"article": 250, "forum": 60, "other": 60}  # less is a deck or a date
 
@@ -2080,7 +2080,7 @@ _BOILERPLATE_HEADING = re.compile(
 )
 _NOISE_LINE = re.compile(
     r"(?:skip to [\w ]{4,30}|table of contents|share(?: this| on \w+)?|tweet|copy(?: link| code)?|print|advertisement"
-    r"|read more|learn more|see more|show more|load more|view all|see all|back to top|copied!?|loading\.*|reply|report|like"
+    r"|read more|learn more|see more|show more|load more|view all|see all|back to top|copied!?|loading\.*|reply|report"
     r"|sign up (?:for free )?to join.{0,90}|(?:was|did) this (?:page|article|answer|help).{0,30}\?"
     r"|edit this page.{0,20}|open in app|sign in|log ?in"
     r"|(?:view |\[)?source(?: code)?\]?|(?:previous|next|prev) (?:message|by|page|article|post|in).{0,100}"
