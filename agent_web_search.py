@@ -1970,6 +1970,7 @@ MIN_BESIDE_COMMENTS: Final = 250, 1600  # less text beside them: comments are th
 MAX_COMMENTS_SHARE: Final = 0.7
 PROSE_CHARACTERS: Final = 600  # so much running text is no list of links, whatever it is called
 LINK_SHARE: Final = 0.6
+POST_HEAD_CHARACTERS: Final = 60  # a name and a time, both links, head a post
 LIST_OF_LINKS_SHARE: Final = 0.8
 POOR_CHARACTERS: Final = 1000  # a shorter text is compared with Readability's, which takes longer than all the rest
 POOR_FACTOR: Final = 1.5  # how much longer that one has to be
@@ -2082,7 +2083,7 @@ _NOISE_LINE = re.compile(
     r"(?:skip to [\w ]{4,30}|table of contents|share(?: this| on \w+)?|tweet|copy(?: link| code)?|print|advertisement"
     r"|read more|learn more|see more|show more|load more|view all|see all|back to top|copied!?|loading\.*|reply|report"
     r"|sign up (?:for free )?to join.{0,90}|(?:was|did) this (?:page|article|answer|help).{0,30}\?"
-    r"|edit this page.{0,20}|open in app|sign in|log ?in"
+    r"|edit (?:this page|on github).{0,20}|more information about the .{0,60} mailing list|open in app|sign in|log ?in"
     r"|(?:view |\[)?source(?: code)?\]?|(?:previous|next|prev) (?:message|by|page|article|post|in).{0,100}"
     r"|messages sorted by.{0,60}|\[date prev\].{0,90})",
     re.IGNORECASE,
@@ -2482,8 +2483,14 @@ def _remove_sections(nodes: list[_Node], root: _Node, kind: PageKind) -> None:
         _remove_teasers(nodes, root)
     if kind != "other" and root.running > 0.5 * root.chars:
         for node in _remaining(nodes, root):
-            if node.tag in ("div", "ul", "ol", "section", "table") and node.links > LINK_SHARE * node.chars:
+            is_head = node.rank == 1 or (node.chars < POST_HEAD_CHARACTERS and _holds_time(nodes, node))
+            is_box = node.tag in ("div", "ul", "ol", "section", "table") and not is_head
+            if is_box and node.links > LINK_SHARE * node.chars:
                 _remove(node)
+
+
+def _holds_time(nodes: list[_Node], node: _Node) -> bool:
+    return any(inner.tag in ("time", "relative-time") for inner in nodes[node.index : node.end])
 
 
 def _remove_named_sections(nodes: list[_Node], parent: _Node, kind: PageKind) -> None:
