@@ -1971,6 +1971,7 @@ MAX_COMMENTS_SHARE: Final = 0.7
 PROSE_CHARACTERS: Final = 600  # so much running text is no list of links, whatever it is called
 LINK_SHARE: Final = 0.6
 POST_HEAD_CHARACTERS: Final = 60  # a name and a time, both links, head a post
+MAX_POST_NODES: Final = 500  # a box with more elements is not one post but the thread
 LIST_OF_LINKS_SHARE: Final = 0.8
 POOR_CHARACTERS: Final = 1000  # a shorter text is compared with Readability's, which takes longer than all the rest
 POOR_FACTOR: Final = 1.5  # how much longer that one has to be
@@ -2400,14 +2401,17 @@ def _remove_comments(nodes: list[_Node], *, is_question: bool) -> bool:
     return True
 
 
-def _is_heading_text(node: _Node) -> bool:
-    return node.parent is not None and node.parent.tag in _HEADINGS and 2 * node.chars > node.parent.chars
-
-
-def _is_in_sentence(node: _Node) -> bool:
-    """A link or a mark inside a paragraph: a term with a tooltip, say."""
+def _is_spared(node: _Node, words: set[str]) -> bool:
+    """Whether a name does not count: on headings and what is inside of sentences, on code, and on plain prose."""
     around = node.parent
-    return around is not None and node.is_inline and around.tag in ("p", "li", "dd", "td") and around.running > 0
+    if node.tag in ("pre", "code", "tr", "td", "main") or (node.rank == 1 and words <= _WEAK_WORDS):
+        return True
+    if around is not None and around.tag in _HEADINGS and 2 * node.chars > around.chars:
+        return True
+    is_in_sentence = around is not None and around.tag in ("p", "li", "dd", "td") and node.is_inline and around.running
+    if (node.tag in _HEADINGS or is_in_sentence) and words.isdisjoint(_UNSEEN_WORDS | _USER_CARD_WORDS):
+        return True
+    return words <= _NAVIGATION_WORDS and node.running > max(PROSE_CHARACTERS, LINK_SHARE * node.chars)
 
 
 def _remove_named(nodes: list[_Node], kind: PageKind) -> None:
@@ -2426,19 +2430,19 @@ def _remove_named(nodes: list[_Node], kind: PageKind) -> None:
     active = {word for word, share in shares.items() if named[word] <= share * total}
     for node in _remaining(nodes, nodes[0]):
         words = {word for word in node.words & active if node.running <= shares[word] * total}
-        if not words or node.tag in ("pre", "code", "tr", "td", "main"):
-            continue
-        is_in_text = node.tag in _HEADINGS or _is_in_sentence(node)
-        if (is_in_text and words.isdisjoint(_UNSEEN_WORDS | _USER_CARD_WORDS)) or _is_heading_text(node):
-            continue
-        if words <= _NAVIGATION_WORDS and node.running > max(PROSE_CHARACTERS, LINK_SHARE * node.chars):
-            continue
-        if words & _USER_CARD_WORDS:
-            names = (inner for inner in nodes[node.index : node.end] if inner.words & _USER_NAME_WORDS)
-            name = next((name.text() for name in names), "")
-            post = node.parent.text() if node.parent is not None else ""
-            node.label = name if post.count(name) == 1 else ""  # else the post names its author elsewhere too
-        _remove(node)
+        if words and not _is_spared(node, words):
+            if words & _USER_CARD_WORDS:
+                node.label = _author_name(nodes, node)
+            _remove(node)
+
+
+def _author_name(nodes: list[_Node], card: _Node) -> str:
+    """The name on the card of a post's author, "" when the post names its author elsewhere too."""
+    post = card.parent
+    if post is None or post.end - post.index > MAX_POST_NODES:
+        return ""
+    name = next((inner.text() for inner in nodes[card.index : card.end] if inner.words & _USER_NAME_WORDS), "")
+    return name if name and post.text().count(name) == 1 else ""
 
 
 def _choose_root(nodes: list[_Node], kind: PageKind) -> _Node:
@@ -2556,7 +2560,7 @@ class _CodeWriter:
                 break
             node = self._nodes[position]
             if node is not self._block and (node.removed or self._is_tool(node)):
-                self._parts.append(node.element.tail or "")
+                self._put(node.element.tail)
                 position = node.end
                 continue
             if node.tag == "br":
@@ -2565,7 +2569,7 @@ class _CodeWriter:
                 self._fresh_line()
             opened.append((node, len(self._parts)))
             text = node.element.text or ""
-            self._parts.append(text if node.tag in _CODE_TAGS or node is not self._block else text.strip("\n"))
+            self._put(text if node.tag in _CODE_TAGS or node is not self._block else text.strip("\n"))
             position += 1
         code = "".join(self._parts).replace("\r\n", "\n").replace("\r", "\n")
         code = clean_text(code if self._block.tag in _CODE_TAGS else code.replace("\xa0", " "))
@@ -2574,13 +2578,13 @@ class _CodeWriter:
 
     def _leave(self, node: _Node, start: int) -> None:
         if self._is_line(node):
-            if not any(self._parts[start:]) and node.words & _LINE_WORDS:
+            if len(self._parts) == start and node.words & _LINE_WORDS:
                 self._parts.append("\n")
             self._fresh_line()
         if node is not self._block:
             tail = node.element.tail or ""
             is_between_lines = self._is_line(node) and self._block.tag not in _CODE_TAGS and not tail.strip()
-            self._parts.append("" if is_between_lines else tail)
+            self._put("" if is_between_lines else tail)
 
     def _is_line(self, node: _Node) -> bool:
         if node is self._block:
@@ -2597,9 +2601,12 @@ class _CodeWriter:
         return bool(node.words & _CODE_TOOL_WORDS) and node.chars <= 20
 
     def _fresh_line(self) -> None:
-        written = next((part for part in reversed(self._parts) if part), "\n")
-        if not written.endswith("\n"):
+        if self._parts and not self._parts[-1].endswith("\n"):
             self._parts.append("\n")
+
+    def _put(self, text: str | None) -> None:
+        if text:
+            self._parts.append(text)
 
 
 def _is_code_block(nodes: list[_Node], node: _Node) -> bool:
