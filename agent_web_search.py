@@ -2764,9 +2764,11 @@ class _TextWriter:
             self._inline.append(re.sub(r"\s+", " ", text))
 
     def _take(self) -> str:
-        text = re.sub(r" *\n *", "\n", re.sub(" +", " ", clean_text("".join(self._inline)))).strip()
+        text = clean_text("".join(self._inline)).strip()
         self._inline.clear()
-        return re.sub(r"\n{2,}", "\n\n", text)
+        if "  " in text:  # looked for first: on a page of one long line each of these takes a tenth of a second
+            text = re.sub(" +", " ", text)
+        return re.sub(r"\n{2,}", "\n\n", re.sub(r" *\n *", "\n", text)) if "\n" in text else text
 
     def _flush(self, *, is_heading: bool = False) -> None:
         """End the block, if one is open; inside a row blocks end in a blank."""
