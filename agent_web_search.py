@@ -34,7 +34,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType, ModuleType
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO, NoReturn
 
     import httpx
-    from anyio.abc import ObjectReceiveStream, ObjectSendStream
+    from anyio.abc import ObjectReceiveStream, ObjectSendStream, TaskGroup
     from mcp.server.lowlevel import Server
     from mcp.shared.message import SessionMessage
     from mcp_types import JSONRPCMessage
@@ -396,7 +396,8 @@ class Site:
         host = ascii_host(parts.hostname or "")
         if host != self.host and not host.endswith("." + self.host):
             return False
-        return not self.path or f"{parts.path}/".casefold().startswith(f"{self.path}/".casefold())
+        path, prefix = (unquote(f"{path}/").casefold() for path in (parts.path, self.path))
+        return not self.path or path.startswith(prefix)
 
     def __str__(self) -> str:
         return self.host + self.path
@@ -476,8 +477,13 @@ def _parse_proxy(text: str) -> str:
     return text
 
 
-def _parse_file(text: str) -> str:
-    if not os.path.isfile(text):
+def _parse_ca_file(text: str) -> str:
+    try:
+        with open(text, "rb") as file:
+            is_pem = b"-----BEGIN CERTIFICATE-----" in file.read()
+    except OSError:
+        is_pem = False
+    if not is_pem:
         raise ValueError(text)
     return text
 
@@ -491,7 +497,7 @@ def _parse_bool(text: str) -> bool:
 
 def _parse_answer_bytes(text: str) -> int:
     value = int(text)
-    if not 4_000 <= value <= 1_000_000:  # below, ten titles and URLs do not fit; above, no host takes it
+    if not 16_000 <= value <= 1_000_000:  # below, ten usual snippets do not fit; above, no host takes it
         raise ValueError(text)
     return value
 
@@ -526,11 +532,11 @@ class Settings:
         "", _parse_proxy, "an http, https, socks5 or socks5h URL", "the proxy for engines and pages", guards=True
     )
     ca_file: str = _setting(
-        "", _parse_file, "a PEM file that exists", "certificates trusted besides the system's", guards=True
+        "", _parse_ca_file, "a PEM file with certificates", "certificates trusted besides the system's", guards=True
     )
     allow_private: bool = _setting(False, _parse_bool, "yes or no", "read pages on private addresses (an intranet)")
     answer_bytes: int = _setting(
-        0, _parse_answer_bytes, "4000 to 1000000", "the size of an answer; not given: what the host is known to take"
+        0, _parse_answer_bytes, "16000 to 1000000", "the size of an answer; not given: what the host is known to take"
     )
     log_level: str = _setting("warning", _parse_log_level, "one of " + ", ".join(LOG_LEVELS), "what is told on stderr")
     log_queries: bool = _setting(False, _parse_bool, "yes or no", "tell queries and addresses on stderr at level info")
@@ -959,6 +965,7 @@ HEDGE_SECONDS: Final = 1.5  # a healthy engine answers within a second; a person
 PACE_SEARCHES: Final = 7  # engines block an address after 8 requests in 10 s: one less, and half a second more,
 PACE_SECONDS: Final = 10.5  # since requests may arrive closer together than they left
 LEAST_ENGINE_SECONDS: Final = 1.0  # an engine whose turn comes later before the end is not worth the wait
+PATIENCE_SECONDS: Final = SEARCH_TIMEOUT_SECONDS - LEAST_ENGINE_SECONDS  # how long a search waits for a turn
 FIRST_REST_SECONDS: Final = 60.0
 MAX_REST_SECONDS: Final = 15 * 60.0
 MAX_RETRY_AFTER_SECONDS: Final = 60 * 60.0  # what an engine asks for is honoured up to here; more is a mistake
@@ -1335,7 +1342,8 @@ class Engine:
             text = f"{title} refused an earlier search and is left alone"
             return SearchError("rate limited", text, retry_after_seconds=rest_seconds)
         text = f"{title} was just asked as often as it takes"
-        return SearchError("rate limited", text, retry_after_seconds=self.wait_seconds())
+        wait_seconds = max(1.0, self.wait_seconds() - PATIENCE_SECONDS)  # the rest of it a search waits by itself
+        return SearchError("rate limited", text, retry_after_seconds=wait_seconds)
 
 
 def engines_for(query: EngineQuery) -> list[str]:
@@ -2142,7 +2150,7 @@ def _parse_html(html: str) -> Any:
     """The root element, or None when there is none. Raises PageError for more markup than memory allows."""
     from lxml import etree
 
-    html = re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]+", "", html)
+    html = re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]+", "", _ANSI_ESCAPE.sub("", html))
     if html.count("<") > MAX_TAGS or max(part.count("<") for part in html.split(">")) > MAX_OPEN_TAGS:
         raise PageError("too much markup")
     html = _shorten_tags(html)
@@ -2463,6 +2471,7 @@ def _choose_root(nodes: list[_Node], kind: PageKind) -> _Node:
             best is None
             or best.running < DESCENT_SHARE[kind] * root.running
             or best.is_inline
+            or best.tag == "p"  # no column, but one paragraph of it: what stands beside it is its like
             or best.tag in _CODE_TAGS
         ):
             break
@@ -3428,6 +3437,11 @@ def _is_plain_id(value: Any) -> bool:
     return re.fullmatch(r'-?\d{1,15}|"[^"\\\x00-\x1f\x7f-\U0010ffff]{0,200}"', json.dumps(value)) is not None
 
 
+def _has_envelope(params: Any) -> bool:
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    return isinstance(meta, dict) and f"{_META_PREFIX}protocolVersion" in meta
+
+
 def _to_line(message: Mapping[str, Any]) -> str:
     return json.dumps(message, ensure_ascii=False, separators=(",", ":"))
 
@@ -3449,6 +3463,9 @@ class StdioTransport:
         self._lines: asyncio.Queue[tuple[bytes, bool]] = asyncio.Queue()  # a line, and whether it is answered; b"" ends
         self._unanswered: list[str | int] = []
         self._answered_twice: list[str | int] = []
+        self._sessions: dict[
+            bool, ObjectSendStream[SessionMessage | Exception]
+        ] = {}  # by whether requests have envelopes
         self._answer_written = asyncio.Event()
 
     def read_lines(self) -> None:
@@ -3473,36 +3490,57 @@ class StdioTransport:
         """Serves until stdin has ended and every call is answered."""
         import anyio
         from mcp.shared.message import SessionMessage
+        from mcp_types import JSONRPCRequest
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(leave_with_host, self._host)
+            self.loop.call_later(WARM_UP_DELAY_SECONDS, threading.Thread(target=warm_up, daemon=True).start)
+            async for message in self._read_messages():
+                sessions = list(self._sessions.values())  # a notification is for whom it may concern
+                if isinstance(message, JSONRPCRequest):
+                    is_enveloped = _has_envelope(message.params)
+                    if is_enveloped not in self._sessions:
+                        self._sessions[is_enveloped] = self._open_session(server, tasks)
+                    sessions = [self._sessions[is_enveloped]]
+                for session in sessions:
+                    await session.send(SessionMessage(message))
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._all_answered(), CALL_TIMEOUT_SECONDS + EXIT_GRACE_SECONDS)
+            tasks.cancel_scope.cancel()
+
+    def _open_session(
+        self, server: Server[dict[str, Any]], tasks: TaskGroup
+    ) -> ObjectSendStream[SessionMessage | Exception]:
+        """Starts a session of the server, and returns where it takes messages.
+
+        The SDK's sessions speak one era for good, but hosts do not: one that probed for the newer era and got no answer
+        in time asks for a handshake. So each era has a session of its own.
+        """
+        import anyio
+        from mcp.shared.message import SessionMessage
 
         to_server, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         write_stream, from_server = anyio.create_memory_object_stream[SessionMessage](0)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._feed, to_server)
-            tasks.start_soon(self._drain, from_server)
-            tasks.start_soon(leave_with_host, self._host)
-            self.loop.call_later(WARM_UP_DELAY_SECONDS, threading.Thread(target=warm_up, daemon=True).start)
-            await server.run(read_stream, write_stream, server.create_initialization_options())
-            tasks.cancel_scope.cancel()
+        tasks.start_soon(self._drain, from_server)
+        tasks.start_soon(server.run, read_stream, write_stream, server.create_initialization_options())
+        return to_server
 
-    async def _feed(self, to_server: ObjectSendStream[SessionMessage | Exception]) -> None:
-        from mcp.shared.message import SessionMessage
+    async def _read_messages(self) -> AsyncIterator[JSONRPCMessage]:
+        """The host's messages; a line that is none is refused."""
         from mcp_types import JSONRPCNotification, jsonrpc_message_adapter
 
-        async with to_server:
-            while (item := await self._lines.get())[0]:
-                line, is_answered = item
-                try:
-                    message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-                    if isinstance(message, JSONRPCNotification) and "id" in json.loads(line):
-                        raise ValueError("an id that is neither a text nor a whole number")
-                except ValueError:
-                    if refusal := refuse_line(line):
-                        await self._send(refusal)
-                else:
-                    self._keep_account(message, is_answered)
-                    await to_server.send(SessionMessage(message))
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._all_answered(), CALL_TIMEOUT_SECONDS + EXIT_GRACE_SECONDS)
+        while (item := await self._lines.get())[0]:
+            line, is_answered = item
+            try:
+                message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+                if isinstance(message, JSONRPCNotification) and "id" in json.loads(line):
+                    raise ValueError("an id that is neither a text nor a whole number")
+            except ValueError:
+                if refusal := refuse_line(line):
+                    await self._send(refusal)
+            else:
+                self._keep_account(message, is_answered)
+                yield message
 
     async def _drain(self, from_server: ObjectReceiveStream[SessionMessage]) -> None:
         from mcp_types import JSONRPCError, JSONRPCResponse
@@ -3627,22 +3665,29 @@ def configure_logging(level: str) -> None:
     logging.basicConfig(stream=sys.stderr, level=level.upper(), format="agent-web-search: %(levelname)s: %(message)s")
 
 
-def say(text: str) -> None:
-    """A command's answer, on stdout: in UTF-8 whatever the locale, as a pipe of Windows is not by itself."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8", errors="replace")
-    try:
-        sys.stdout.write(text + "\n")
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader, such as `head`, has enough; Python would complain of it at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def tell_person(text: str) -> None:
     """A line on stderr, for a person; where stderr is closed there is nobody to tell."""
     if sys.stderr:
         with contextlib.suppress(OSError, ValueError):
             print(text, file=sys.stderr)  # noqa: T201
+
+
+def say(text: str) -> None:
+    """A command's answer, on stdout: in UTF-8 whatever the locale, as a pipe of Windows is not by itself.
+
+    Raises OSError when it cannot be written, but for a reader that has enough, such as `head`.
+    """
+    if not sys.stdout:
+        return
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="replace")
+    try:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+    except OSError as ex:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python would complain once more at exit
+        if not isinstance(ex, BrokenPipeError):
+            raise
 
 
 OPTION_BY_PARAMETER: Final = {
@@ -3717,11 +3762,11 @@ DOCTOR_QUERY: Final = "python"
 DOCTOR_PAGE: Final = "https://www.example.com/"
 CURE_BY_OUTCOME: Final[dict[Outcome, str]] = {
     "no match": "try again later; if it stays so, report it",
-    "rate limited": "wait; the other engines stand in until then",
+    "rate limited": "wait some minutes; engines that answer stand in",
     "engine error": "wait; if it stays so, update this program",
     "timed out": "check the network, or name a proxy with --proxy",
     "unreachable": "check the network and the proxy (--proxy, HTTPS_PROXY)",
-    "certificate refused": "give the certificate of your network's proxy with --ca-file",
+    "certificate refused": "a proxy of your network inspects TLS: ask for its certificate",
 }
 
 
@@ -3924,7 +3969,9 @@ def build_parser() -> argparse.ArgumentParser:
     search = commands.add_parser("search", parents=[settings_options], help="search, and print what the tool answers")
     search.add_argument("query", nargs="+", help="what to search for")
     for parameter, option in OPTION_BY_PARAMETER.items():
-        search.add_argument(option, dest=parameter, help=INPUT_SCHEMA["properties"][parameter]["description"])
+        schema = INPUT_SCHEMA["properties"][parameter]
+        values = f" Values: {', '.join(schema['enum'])}." if "enum" in schema else ""
+        search.add_argument(option, dest=parameter, help=schema["description"] + values)
     search.add_argument("--json", action="store_true", help="print the tool's JSON")
     commands.add_parser("doctor", parents=[settings_options], help="check what a search rests on, and tell the cures")
     config = commands.add_parser("config", parents=[settings_options], help="print a host's entry for this server")
@@ -3942,11 +3989,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command line: serves stdio without arguments; returns the exit status."""
     if not set(COMMANDS) & set(sys.argv[1:] if argv is None else argv):
         leave_on_signals()  # first, since a host may change its mind at any time
-    options = vars(build_parser().parse_args(argv))
+    parser = build_parser()
+    namespace, unknown = parser.parse_known_args(argv)
+    options = vars(namespace)
     settings, bad_settings = load_settings(options, os.environ)
     configure_logging(settings.log_level)
     command = options["command"]
+    if unknown and command:
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     if command is None:
+        bad_settings += [
+            BadSetting(f"Bad setting {flag}: there is none of this name.", guards=True) for flag in unknown
+        ]
         for bad in bad_settings:
             logger.error("%s", bad.sentence)
         if sys.stdin and sys.stdin.isatty():
@@ -3959,6 +4013,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return COMMANDS[command](options, settings)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+    except OSError:
+        tell_person(f"{PROGRAM_NAME}: the output cannot be written.")
+        return EXIT_FAILED
 
 
 if __name__ == "__main__":

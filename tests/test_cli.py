@@ -263,6 +263,18 @@ def test_a_server_with_a_bad_setting_serves_all_the_same_and_says_so(
     assert capsys.readouterr().out == ""
 
 
+def test_a_server_with_a_flag_that_does_not_exist_serves_and_fails_each_call(
+    served: list[tuple[aws.Settings, list[aws.BadSetting]]], seams: Seams, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may have been meant as a pin, so it must not be passed over."""
+    with pytest.raises(ServedError):
+        aws.main(["--alow-domains", "--region", "de-de"])
+    ((settings, (bad,)),) = served
+    assert settings == aws.Settings(region="de-de")
+    assert bad == aws.BadSetting("Bad setting --alow-domains: there is none of this name.", guards=True)
+    assert caplog.messages == [bad.sentence]
+
+
 def test_a_person_at_a_terminal_is_told_that_it_serves(
     served: list[tuple[aws.Settings, list[aws.BadSetting]]],
     seams: Seams,
@@ -325,6 +337,23 @@ def test_a_reader_that_has_enough_ends_the_output_in_silence(
         monkeypatch.setattr(sys, "stdout", pipe)
         assert exit_status("search", "q") == 0
     assert "Broken" not in capfd.readouterr().err
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no full device")
+@pytest.mark.parametrize("argv", [("search", "q"), ("config", "codex")])
+def test_output_that_cannot_be_written_is_one_sentence_and_exit_1(
+    argv: tuple[str, ...], seams: Seams, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert exit_status(*argv) == 1
+    assert capfd.readouterr().err.endswith("agent-web-search: the output cannot be written.\n")
+
+
+def test_a_closed_stdout_is_no_fault(seams: Seams, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    assert exit_status("config", "codex") == 0
+    assert "Traceback" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["\x1b[31mred\x1b[0m", "\x1b]0;title\x07", "\u202eright to left"])

@@ -385,3 +385,19 @@ def test_bytes_are_decoded_by_their_own_label() -> None:
         '<html><head><meta charset="windows-1251"></head><body><p>Чайник кипятит воду за две минуты.</p></body></html>'
     )
     assert extract_main_text(html.encode("windows-1251")) == "Чайник кипятит воду за две минуты."
+
+
+@pytest.mark.parametrize(
+    "colour",
+    [
+        "\x1b[31m{}\x1b[0m",
+        "\x1b[1;38;5;9m{}\x1b[m",
+        "&#27;[31m{}&#27;[0m",
+        "\x1b]8;;https://a.example\x07{}\x1b]8;;\x07",
+    ],
+)
+def test_terminal_escapes_go_whole(colour: str) -> None:
+    """Stripped of nothing but its escape character, a colour would stay behind as `[31m`."""
+    word = colour.format("red")
+    page = f"<p>The word {word} stands in a sentence that is long enough.</p><pre>one {word}\ntwo</pre>"
+    assert extract_main_text(page) == "The word red stands in a sentence that is long enough.\n\n```\none red\ntwo\n```"

@@ -234,14 +234,26 @@ def test_a_version_that_does_not_exist_is_refused_with_those_that_do() -> None:
         assert "result" in server.request("tools/list", {"_meta": modern_meta()})
 
 
-def test_a_handshake_after_a_probe_is_told_what_is_spoken_and_the_probed_version_goes_on() -> None:
+@pytest.mark.parametrize(
+    "probe",
+    [
+        pytest.param(modern_meta(), id="answered"),
+        pytest.param(
+            {**modern_meta(), "io.modelcontextprotocol/protocolVersion": "2099-01-01"}, id="of a later version"
+        ),
+        pytest.param({"io.modelcontextprotocol/protocolVersion": "2026-07-28"}, id="without the client's facts"),
+    ],
+)
+def test_a_handshake_after_a_probe_is_answered_and_either_version_goes_on(probe: dict[str, Any]) -> None:
+    """A host whose probe was answered late, or refused, asks for a handshake in the same process."""
     with ServerProcess() as server:
-        assert "result" in server.request("server/discover", {"_meta": modern_meta()})
-        params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": CLIENT_INFO}
-        error = server.request("initialize", params)["error"]
-        assert (error["code"], error["data"]["supported"]) == (-32022, ["2026-07-28"])
-        assert "result" in server.request("server/discover", {"_meta": modern_meta()})
-        assert "result" in server.request("tools/list", {"_meta": modern_meta()})
+        server.request("server/discover", {"_meta": probe})
+        assert server.initialize("2025-11-25")["protocolVersion"] == "2025-11-25"
+        assert "tools" in server.request("tools/list")["result"]
+        assert "Bad argument" in server.call(search_query="").texts[0]
+        assert "tools" in server.request("tools/list", {"_meta": modern_meta()})["result"]
+        server.close_stdin()
+        assert server.wait() == 0
 
 
 def test_unknown_notifications_and_meta_keys_are_ignored() -> None:

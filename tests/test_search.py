@@ -656,7 +656,7 @@ def test_a_search_waits_for_its_turn_if_the_turn_comes_within_its_clock() -> Non
     errors = [outcome for outcome in outcomes_ if isinstance(outcome, aws.SearchError)]
     assert len(errors) == 6
     assert str(errors[0]) == (
-        "Search failed: DuckDuckGo was just asked as often as it takes. A retry can help in 21 seconds, not before."
+        "Search failed: DuckDuckGo was just asked as often as it takes. A retry can help in 10 seconds, not before."
     )
 
 
