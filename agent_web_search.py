@@ -1980,6 +1980,7 @@ PROSE_CHARACTERS: Final = 600  # so much running text is no list of links, whate
 LINK_SHARE: Final = 0.6
 POST_HEAD_CHARACTERS: Final = 60  # a name and a time, both links, head a post
 MAX_POST_NODES: Final = 500  # a box with more elements is not one post but the thread
+TAIL_LINK_SHARE: Final = 0.4  # at the end of a page
 LIST_OF_LINKS_SHARE: Final = 0.8
 POOR_CHARACTERS: Final = 1000  # a shorter text is compared with Readability's, which takes longer than all the rest
 POOR_FACTOR: Final = 1.5  # how much longer that one has to be
@@ -1989,6 +1990,7 @@ HEADER_CHARACTERS: Final = 300  # a longer box around the first heading holds mo
 REPEATED_CHARACTERS: Final = 100  # a block as long as this is written once: carousels and quotes repeat it
 MAX_CODE_BLOCKS_TO_FOLD: Final = 2  # but references repeat notes on purpose
 NOSCRIPT_CHARACTERS: Final = 500  # a shorter noscript is a notice
+ACTION_CHARACTERS: Final = 20  # a link that runs a script is a button, unless it says more
 CONTROL_CHARACTERS: Final = 300  # a button or drawing with more text was never closed
 
 PageKind = Literal["article", "forum", "other"]
@@ -2030,11 +2032,11 @@ _STRONG_WORDS: Final = _words(
     "login-form login-modal search searchbox searchform outbrain taboola tagcloud editsection headerlink filters "
     "facets tooltip mini-cart cart-drawer minicart visually site-header global-header read-next up-next "
     "sr-only screen-reader visually-hidden hidden-visually cloned duplicate catlinks printfooter ttc tabbed-labels "
-    "table-of toc skip-to skip-link page-nav back-to prev-next next-prev"
+    "table-of toc noprint skip-to skip-link page-nav back-to prev-next next-prev"
 )
 _WEAK_WORDS: Final = _words(
     "meta byline author authors tags categories widget rail links actions controls toolbar cta teaser secondary "
-    "buttons banner bio sticky feedback rating ratings follow print more upsell crosssell popular latest"
+    "buttons banner bio sticky feedback rating ratings follow print more upsell crosssell popular latest dropdown"
 )
 _UNSEEN_WORDS: Final = _words("sr-only screen-reader visually-hidden hidden-visually visually")
 # Of the strong words those for lists of links: plain sentences under such a name are something else.
@@ -2070,7 +2072,7 @@ _KNOWN_WORDS: Final = frozenset().union(
     _LINE_NUMBER_WORDS, _CODE_TOOL_WORDS, _LANGUAGE_WORDS, _LINE_WORDS, _CODE_BOX_WORDS,
 )  # fmt: skip
 _LAYOUT_WORDS: Final = _words(
-    "has with without no is grid page template deprecation tsd"
+    "has with without no not is grid page template deprecation tsd"
 )  # "with-sidebar", TypeDoc's "tsd-comment"
 _NAME_PART = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 _HIDING_STYLE = re.compile(
@@ -2078,6 +2080,7 @@ _HIDING_STYLE = re.compile(
     r"|(?:^|;)\s*(?:opacity|font-size|(?:max-)?(?:height|width))\s*:\s*0(?:px|em|%)?\s*(?:;|$)",
     re.IGNORECASE,
 )
+_HIDING_CLASS = re.compile(r"(?:^|\s)d-none(?!\S)(?!.*(?:sm|md|lg|xl))")  # unless shown on some screens
 _BOILERPLATE_HEADING = re.compile(
     r"(?:(?:you (?:may|might) (?:also )?(?:like|enjoy)|related|recommended|popular|recent|latest|more|similar|trending)"
     r"(?: (?:posts?|articles?|stories|reading|news|content|topics?|threads?|links|blogs?|insights|from .*|in .*"
@@ -2221,6 +2224,8 @@ def _repair(root: Any) -> None:
         root.remove(head)
     _keep_formulas(root)
     _keep_contents(root)
+    for table in root.xpath("//table[tfoot and not(tbody or tr)]"):  # the running head and foot of printed pages
+        table.clear(keep_tail=True)
     etree.strip_elements(root, *_DROPPED_TAGS, with_tail=False)
     for part in root.xpath("//div[@hidden and starts-with(@id, 'S:')]"):  # streamed by React, moved by its script
         part.attrib.pop("hidden")
@@ -2359,7 +2364,8 @@ def _weigh(nodes: list[_Node]) -> None:
 
 def _is_hidden(node: _Node) -> bool:
     attributes = node.element.attrib
-    if "hidden" not in attributes and not _HIDING_STYLE.search(attributes.get("style", "")):
+    is_hidden = "hidden" in attributes or _HIDING_STYLE.search(attributes.get("style", ""))
+    if not is_hidden and not _HIDING_CLASS.search(attributes.get("class", "")):
         return False
     around: _Node | None = node
     for _ in range(3):
@@ -2373,6 +2379,8 @@ def _is_landmark(node: _Node) -> bool:
     role = node.element.get("role", "")
     if node.tag == "aside" and not node.element.get("class") and node.running > 0.8 * node.chars:
         return False
+    if node.element.get("aria-label", "").lower().startswith("breadcrumb"):
+        return True
     if node.tag in _LANDMARK_TAGS:
         return not node.words & _ASIDE_WORDS
     if node.tag == "header":
@@ -2427,6 +2435,7 @@ def _remove_named(nodes: list[_Node], kind: PageKind) -> None:
     shares = dict.fromkeys(_WEAK_WORDS, WEAK_SHARE[kind]) | dict.fromkeys(_STRONG_WORDS, STRONG_SHARE)
     if kind == "forum":
         shares |= dict.fromkeys(_USER_CARD_WORDS, WEAK_SHARE["article"])
+    if kind != "article":
         shares = {word: share for word, share in shares.items() if word not in _POST_HEAD_WORDS}
     total = max(nodes[0].running, 1)
     named, ends = dict.fromkeys(shares, 0), dict.fromkeys(shares, 0)
@@ -2489,9 +2498,11 @@ def _choose_root(nodes: list[_Node], kind: PageKind) -> _Node:
 
 def _remove_sections(nodes: list[_Node], root: _Node, kind: PageKind) -> None:
     """Remove what its heading or its links give away inside an article or a thread."""
-    for node in _remaining(nodes, root):
+    for node in itertools.chain([root], _remaining(nodes, root)):
         if node.rank < _NO_RANK:
             _remove_named_sections(nodes, node, kind)
+    if root.running > 0.5 * root.chars:
+        _remove_tail(nodes, root)
     if kind == "article":
         _remove_teasers(nodes, root)
     if kind != "other" and root.running > 0.5 * root.chars:
@@ -2500,6 +2511,19 @@ def _remove_sections(nodes: list[_Node], root: _Node, kind: PageKind) -> None:
             is_box = node.tag in ("div", "ul", "ol", "section", "table") and not is_head
             if is_box and node.links > LINK_SHARE * node.chars:
                 _remove(node)
+
+
+def _remove_tail(nodes: list[_Node], root: _Node) -> None:
+    """Remove the lists of links that end a page: to the next message, to the sources."""
+    parent: _Node | None = root
+    while parent is not None:
+        last = next((child for child in reversed([*_children(nodes, parent)]) if child.chars), None)
+        if last is None or last.is_inline or (last.element.tail or "").strip():
+            return
+        if last.tag in ("ul", "ol", "dl") and last.links > TAIL_LINK_SHARE * last.chars:
+            _remove(last)
+        else:
+            parent = last
 
 
 def _holds_time(nodes: list[_Node], node: _Node) -> bool:
@@ -2514,10 +2538,15 @@ def _remove_named_sections(nodes: list[_Node], parent: _Node, kind: PageKind) ->
     section: list[_Node] = []
     for node in [*_children(nodes, parent), None]:
         if section and (node is None or node.rank <= section[0].rank):
-            chars, links = (sum(getattr(part, amount) for part in section[1:]) for amount in ("chars", "links"))
-            if kind != "other" or (chars and links > LIST_OF_LINKS_SHARE * chars):
-                for part in section:
-                    _remove(part)
+            if kind == "other":
+                is_text = (
+                    part.chars and (part.is_inline or part.links <= LIST_OF_LINKS_SHARE * part.chars)
+                    for part in section[1:]
+                )
+                count = next((number for number, is_found in enumerate(is_text, 1) if is_found), len(section))
+                section = section[: count if sum(part.links for part in section[:count]) else 0]
+            for part in section:
+                _remove(part)
             section = []
         if node is not None and (section or (node.tag in _HEADINGS and _BOILERPLATE_HEADING.fullmatch(node.text()))):
             section.append(node)
@@ -2659,7 +2688,7 @@ class _TextWriter:
                 node = opened.pop()
                 self._leave(node)
                 if node.tag == "cite" and (node.element.tail or "")[:1].isalnum():
-                    self._inline.append(" ")  # sites show it as a line of its own
+                    self._flush()  # sites show it as a line of its own
                 self._add(node.element.tail if node is not self._root and position > self._start.index else "")
             if position >= self._root.end:
                 break
@@ -2709,6 +2738,8 @@ class _TextWriter:
         """A sign that links to its own heading, a column of line numbers, the name of a language above code."""
         if node.tag == "a" and node.chars <= 3:
             return bool(_ANCHOR_SIGN.fullmatch(node.text()))
+        if node.tag == "a" and node.element.get("href") == "#" and "onclick" in node.element.attrib:
+            return node.chars <= ACTION_CHARACTERS
         if node.words & _LINE_NUMBER_WORDS:
             return not _LETTER.search(node.text())
         return bool(node.words & _LANGUAGE_WORDS) and node.chars <= 20
