@@ -3945,7 +3945,9 @@ def render_host_entry(host: HostConfig, command: Sequence[str]) -> str:
     """The text to paste into the host's file: TOML where the file is TOML, else JSON."""
     entry = {"command": command[0], "args": list(command[1:]), **host.extra}
     if host.file.endswith(".toml"):
-        lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in entry.items()]
+        # JSON's values are TOML's, but for one character.
+        values = {key: json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f") for key, value in entry.items()}
+        lines = [f"{key} = {value}" for key, value in values.items()]
         return "\n".join([f"[{'.'.join(host.keys)}.{SERVER_NAME}]", *lines])
     nested: dict[str, Any] = {SERVER_NAME: entry}
     for key in reversed(host.keys):

@@ -7,6 +7,8 @@ command -v python3.12 >/dev/null || dnf install --quiet --assumeyes python3.12 p
 python3.12 -m venv /tmp/build
 /tmp/build/bin/pip install --quiet --upgrade pip
 /tmp/build/bin/pip install --quiet --editable '.[dev]'
+git config --global --add safe.directory "$PWD" # the folder belongs to the user outside of the container
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)} \
   /tmp/build/bin/python -m PyInstaller --noconfirm --distpath dist --workpath /tmp/pyinstaller build.spec
-AGENT_WEB_SEARCH_BIN=$PWD/dist/agent-web-search /tmp/build/bin/python -m pytest -q
+AGENT_WEB_SEARCH_BIN=dist/agent-web-search /tmp/build/bin/python -m pytest -q
+time sh .github/smoke.sh dist/agent-web-search

@@ -34,7 +34,7 @@ CLIENT_INFO = {"name": "raw-client", "version": "1.0"}
 def program() -> list[str]:
     """The command that starts the program under test."""
     binary = os.environ.get(BINARY_VARIABLE)
-    return [binary] if binary else [sys.executable, str(MODULE)]
+    return [str(Path(binary).resolve())] if binary else [sys.executable, str(MODULE)]
 
 
 def program_environment(env: Mapping[str, str] | None) -> dict[str, str]:
