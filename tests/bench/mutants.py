@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from queue import Queue
 from typing import Any
@@ -31,7 +31,7 @@ import agent_web_search
 
 ROOT = Path(__file__).parents[2]
 MODULE = "agent_web_search.py"
-LIMIT_SECONDS = 60  # for what takes 20 at most; a mutant may loop without end
+FEW_TESTS_SECONDS, FILE_SECONDS = 20, 60  # for what takes a third; a mutant may loop without end
 TARGETS_BY_TESTS = {  # names of functions, classes, methods and tables
     "tests/test_text.py": "clean_text clean_line count_words truncate_words truncate_bytes _mark_cut",
     "tests/test_request.py": "Site split_url ascii_host parse_sites parse_site parse_request build_engine_query "
@@ -129,12 +129,12 @@ def install(text: str, tree: Path) -> None:
     os.utime(tree / MODULE, (second, second))
 
 
-def fails(tree: Path, tests: Sequence[str]) -> bool:
+def fails(tree: Path, tests: Sequence[str], limit_seconds: float) -> bool:
     """Whether one of the tests fails in this copy of the tree, or they take too long."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
     process = subprocess.Popen(command, cwd=tree, stdout=-3, stderr=-3, start_new_session=True)
     try:
-        return process.wait(LIMIT_SECONDS) != 0
+        return process.wait(limit_seconds) != 0
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -157,6 +157,14 @@ def tests_by_line(source: str, tree: Path, tests: str) -> dict[int, list[str]]:
     }
 
 
+def is_told(source: str, mutant: str, run: Future[bool]) -> bool:
+    """Whether a mutant survived; it is printed then."""
+    if run.result():
+        difference = difflib.unified_diff(source.splitlines(), mutant.splitlines(), n=0, lineterm="")
+        print("\n".join(list(difference)[2:]), flush=True)
+    return run.result()
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("targets", nargs="*", metavar="TARGET", help="default: all of TARGETS_BY_TESTS")
@@ -176,7 +184,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             tree = trees.get()
             try:
                 install(mutant, tree)
-                return not (selected and fails(tree, selected)) and not fails(tree, [tests])
+                if selected and fails(tree, selected, FEW_TESTS_SECONDS):
+                    return False
+                return not fails(tree, [tests], FILE_SECONDS)
             finally:
                 trees.put(tree)
 
@@ -187,13 +197,10 @@ def main(argv: Sequence[str] | None = None) -> int:
                 found = list(mutants(source, target))
                 drawn = random.Random(options.seed).sample(found, min(options.most, len(found)))
                 runs = [pool.submit(survives, text, reached.get(line, []), tests) for line, text in drawn]
-                survivors = [text for (_, text), run in zip(drawn, runs, strict=True) if run.result()]
+                survivors = [text for (_, text), run in zip(drawn, runs, strict=True) if is_told(source, text, run)]
                 print(
                     f"{target:20} {len(found):4} mutants, {len(drawn):3} run, {len(survivors):3} survived", flush=True
                 )
-                for text in survivors:
-                    lines = difflib.unified_diff(source.splitlines(), text.splitlines(), n=0, lineterm="")
-                    print("\n".join(list(lines)[2:]), flush=True)
     return 0
 
 
