@@ -338,6 +338,21 @@ def test_a_site_covers_what_lies_on_it(site: str, url: str, covered: bool) -> No
     assert aws.parse_site(site).covers(url) is covered
 
 
+LONGEST_NAME = "é." * 126 + "é"
+
+
+def test_names_are_compared_encoded_up_to_the_length_of_dns_and_longer_ones_as_they_are() -> None:
+    assert len(LONGEST_NAME) == 253
+    assert aws.ascii_host(LONGEST_NAME) == ".".join(["xn--9ca"] * 127)
+    assert aws.ascii_host(f"é{LONGEST_NAME}") == f"é{LONGEST_NAME}"
+
+
+def test_a_site_has_at_most_the_length_of_a_name_in_dns() -> None:
+    longest = "a." * 126 + "a"
+    assert sites(longest) == [longest]
+    assert refusal(search_domain_filter=f"a{longest}")
+
+
 # Where a search is made
 
 
@@ -346,6 +361,7 @@ def test_a_site_covers_what_lies_on_it(site: str, url: str, covered: bool) -> No
     [
         ("python asyncio", "us"),
         ("异步编程", "cn"),
+        ("学 Python", "cn"),
         ("Python 异步编程", "cn"),
         ("How do I say 你好 in English", "us"),
         ("東京の天気", "us"),

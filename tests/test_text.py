@@ -173,6 +173,7 @@ def test_ordinary_text_meets_the_word_limit_exactly(words: str, limit: int) -> N
         pytest.param("alpha beta gamma delta", 21, "alpha beta …", id="at a word"),
         pytest.param("中文搜索引擎很好用", 20, "中文搜索引 …", id="Chinese at a character"),
         pytest.param("a " + "中" * 50, 60, "a " + "中" * 17 + " …", id="a blank far back does not cost what follows"),
+        pytest.param("a " + "x" * 300, 200, "a " + "x" * 193 + " …", id="nor does one before an endless word"),
         pytest.param("😀" * 10, 20, "😀😀😀 …", id="no half character"),
         pytest.param("x" * 100, 3, "", id="no room"),
         pytest.param("x" * 100, 0, "", id="no room at all"),
@@ -186,6 +187,7 @@ def test_truncate_bytes_cuts_where_a_word_ends(text: str, max_bytes: int, cut: s
 @given(st.one_of(ANY_TEXT, FENCED_TEXT), st.integers(-1, 400))
 @example("`" * 400, 60)
 @example("```" * 5 + "\ncode " * 30, 60)
+@example("```\na\n```\n" + "`" * 20 + "\n" + "code " * 30, 80)
 def test_truncate_bytes_keeps_its_promises(text: str, max_bytes: int) -> None:
     text = aws.clean_text(text)
     cut = aws.truncate_bytes(text, max_bytes)
