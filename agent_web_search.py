@@ -1972,6 +1972,7 @@ RUNNING_CHARACTERS: Final = 30  # a shorter block is a label or a menu entry, no
 MIN_RUNNING_SHARE: Final = 0.3  # of all text; below it the page is a list or a shop, and labels are its text too
 MIN_KEPT_SHARE: Final = 0.3  # of what is not landmarks; below it the word lists took the page itself away
 LANDMARK_SHARE: Final = 0.5  # what holds more of the page's running text is no landmark, whatever its tag says
+CONSENT_SHARE: Final = 0.95  # likewise; a form for cookies is often longer than the page
 FORM_SHARE: Final = 0.1  # likewise; some pages are one form
 STRONG_SHARE: Final = 0.6  # a word naming more of the running text names the page's layout
 MIN_BESIDE_COMMENTS: Final = 250, 1600  # less text beside them: comments are the page; up to this much: see next
@@ -2026,7 +2027,7 @@ _LANDMARK_ROLES: Final = _words(
 # boilerplate on any page, weak ones only where they name little of it.
 _STRONG_WORDS: Final = _words(
     "nav navbar navigation menu submenu megamenu breadcrumb breadcrumbs footer sidebar sidenav masthead cookie cookies "
-    "consent gdpr onetrust cookiebot popup modal lightbox toast newsletter subscribe subscription signup share sharing "
+    "consent gdpr onetrust cookiebot cookieconsent popup modal lightbox toast newsletter subscribe subscription signup share sharing "
     "social socials addtoany sharedaddy related recommended recommendations recommendation trending promo promotion "
     "promoted sponsor sponsored ad ads advert advertisement advertising adsense pagination pager skiplink copyright "
     "login-form login-modal search searchbox searchform outbrain taboola tagcloud editsection headerlink filters "
@@ -2038,6 +2039,7 @@ _WEAK_WORDS: Final = _words(
     "meta byline author authors tags categories widget rail links actions controls toolbar cta teaser secondary "
     "buttons banner bio sticky feedback rating ratings follow print more upsell crosssell popular latest dropdown"
 )
+_CONSENT_WORDS: Final = _words("onetrust cookiebot cookieconsent")  # may outweigh a short page
 _UNSEEN_WORDS: Final = _words("sr-only screen-reader visually-hidden hidden-visually visually")
 # Of the strong words those for lists of links: plain sentences under such a name are something else.
 _NAVIGATION_WORDS: Final = _words(
@@ -2085,12 +2087,13 @@ _BOILERPLATE_HEADING = re.compile(
     r"(?:(?:you (?:may|might) (?:also )?(?:like|enjoy)|related|recommended|popular|recent|latest|more|similar|trending)"
     r"(?: (?:posts?|articles?|stories|reading|news|content|topics?|threads?|links|blogs?|insights|from .*|in .*"
     r"|for you|questions|products))?"
-    r"|(?:leave|post|add|write) a (?:reply|comment|review)|(?:\d+ )?(?:comments?|repl(?:y|ies)|responses?)"
+    r"|(?:leave|post|add|write) a (?:reply|comment|review)"
     r"|share(?: this.*| on.*)?|subscribe.*|sign up.*|(?:join |get )?(?:our |the )?newsletter.*|follow us.*"
     r"|about the authors?|tags|categories|topics|read (?:next|more)|up next|what to read next|table of contents"
     r"|contents|on this page|in this article|also in .*|index|who is online)\W*",
     re.IGNORECASE,
 )
+_COMMENTS_HEADING = re.compile(r"(?:\d+ )?(?:comments?|repl(?:y|ies)|responses?)\W*", re.IGNORECASE)
 _NOISE_LINE = re.compile(
     r"(?:skip to [\w ]{4,30}|table of contents|share(?: this| on \w+)?|tweet|copy(?: link| code)?|print|advertisement"
     r"|read more|learn more|see more|show more|load more|view all|see all|back to top|copied!?|loading\.*|reply|report"
@@ -2098,6 +2101,12 @@ _NOISE_LINE = re.compile(
     r"|edit (?:this page|on github).{0,20}|more information about the .{0,60} mailing list|open in app|sign in|log ?in"
     r"|(?:view |\[)?source(?: code)?\]?|(?:previous|next|prev) (?:message|by|page|article|post|in).{0,100}"
     r"|messages sorted by.{0,60}|\[date prev\].{0,90})",
+    re.IGNORECASE,
+)
+_POST_NOISE_LINE = re.compile(  # beside the posts of a thread: about their authors, changes and numbers
+    r"[\d,.]+k? (?:posts?|repl(?:y|ies)|answers?|likes?|views?|points?|helpful votes?)|last edited\b.{0,60}"
+    r"|\(?edited\b.{0,60}|(?:posts|replies|views|messages|join(?:ed)?(?: date)?|reaction score|points)\b:? ?[\w ,.]{0,20}"
+    r"|quote|(?:off|on)line|original poste?r?|thread starter|(?:\w+ )?member|registered user|#\d{1,4}",
     re.IGNORECASE,
 )
 _ANCHOR_SIGN = re.compile(r"[¶#§∞◆⚓︎🔗↩︎↑^\s]{1,3}")
@@ -2379,6 +2388,8 @@ def _is_landmark(node: _Node) -> bool:
     role = node.element.get("role", "")
     if node.tag == "aside" and not node.element.get("class") and node.running > 0.8 * node.chars:
         return False
+    if node.words & _CONSENT_WORDS:
+        return True
     if node.element.get("aria-label", "").lower().startswith("breadcrumb"):
         return True
     if node.tag in _LANDMARK_TAGS:
@@ -2395,6 +2406,8 @@ def _remove_landmarks(nodes: list[_Node]) -> None:
     total = max(nodes[0].running, 1)
     for node in _remaining(nodes, nodes[0]):
         share = FORM_SHARE if node.tag in ("form", "fieldset") else LANDMARK_SHARE
+        if node.words & _CONSENT_WORDS:
+            share = CONSENT_SHARE
         if (_is_landmark(node) or _is_hidden(node)) and node.running < share * total:
             _remove(node)
 
@@ -2548,8 +2561,14 @@ def _remove_named_sections(nodes: list[_Node], parent: _Node, kind: PageKind) ->
             for part in section:
                 _remove(part)
             section = []
-        if node is not None and (section or (node.tag in _HEADINGS and _BOILERPLATE_HEADING.fullmatch(node.text()))):
+        if node is not None and (section or (node.tag in _HEADINGS and _is_boilerplate(node.text(), kind))):
             section.append(node)
+
+
+def _is_boilerplate(heading: str, kind: PageKind) -> bool:
+    if _BOILERPLATE_HEADING.fullmatch(heading):
+        return True
+    return kind != "forum" and bool(_COMMENTS_HEADING.fullmatch(heading))
 
 
 def _remove_teasers(nodes: list[_Node], root: _Node) -> None:
@@ -2669,8 +2688,11 @@ def _fence(code: str) -> str:
 class _TextWriter:
     """Writes a subtree as blocks. Blocks of one group (a list, a table) follow each other without an empty line."""
 
-    def __init__(self, nodes: list[_Node], root: _Node, start: _Node, deadline_seconds: float) -> None:
+    def __init__(
+        self, nodes: list[_Node], root: _Node, start: _Node, deadline_seconds: float, *, is_thread: bool = False
+    ) -> None:
         self._nodes, self._root, self._start, self._deadline_seconds = nodes, root, start, deadline_seconds
+        self._is_thread = is_thread
         self._blocks: list[tuple[str, int]] = []
         self._inline: list[str] = []
         self._lists: list[tuple[_Node, Iterator[int] | None]] = []
@@ -2817,10 +2839,15 @@ class _TextWriter:
             return
         text = self._take()
         is_repeated = self._folds and len(text) > REPEATED_CHARACTERS and text in self._seen
-        if text and not is_repeated and (is_heading or not _NOISE_LINE.fullmatch(text)):
+        is_repeated |= self._is_thread and text.startswith("Re: ") and text[4:] in self._seen  # the title of a post
+        if text and not is_repeated and (is_heading or not self._is_noise(text)):
             self._seen.add(text)
             self._blocks.append((self._prefix + text, self._group if self._prefix else -1))
             self._prefix = ""
+
+    def _is_noise(self, text: str) -> bool:
+        is_noise = _NOISE_LINE.fullmatch(text) or (self._is_thread and _POST_NOISE_LINE.fullmatch(text))
+        return bool(is_noise)
 
 
 def _read_by_score(body: Any, deadline_seconds: float) -> str:
@@ -2888,7 +2915,7 @@ def extract_main_text(html: bytes | str, url: str = "") -> str:
         if root.running >= MIN_KEPT_SHARE * available:
             break
     start = _find_fragment(nodes, root, urlsplit(url).fragment)
-    text = _TextWriter(nodes, root, start, deadline_seconds).write()
+    text = _TextWriter(nodes, root, start, deadline_seconds, is_thread=kind == "forum").write()
     if len(text) < POOR_CHARACTERS and start is root and len(nodes) <= MAX_SCORED_NODES:
         scored = _read_by_score(body, deadline_seconds)
         text = scored if len(scored) > POOR_FACTOR * len(text) else text
