@@ -107,7 +107,10 @@ PRIVATE_HOSTS = {
     "mdns-dot": "printer.local.",
     "internal": "wiki.internal",
     "google-metadata-name": "metadata.google.internal",
-    "home": "nas.home.arpa",
+    "home": "nas.home",
+    "home-arpa": "nas.home.arpa",
+    "intranet": "wiki.intranet",
+    "corp": "wiki.corp",
     "lan": "router.lan",
     "single-label": "intranet",
     "fullwidth-digits": "１２７.0.0.1",
@@ -199,6 +202,7 @@ def test_a_public_name_is_refused_when_any_of_its_addresses_is_private(addresses
         ("wiki.internal", ["192.168.1.1"]),
         ("localhost", ["127.0.0.1", "::1"]),
         ("intranet", ["fd12::1"]),
+        ("intranet", ["fec0::1"]),
     ],
 )
 def test_the_setting_opens_private_addresses_and_local_names(host: str, addresses: list[str]) -> None:
@@ -208,7 +212,7 @@ def test_the_setting_opens_private_addresses_and_local_names(host: str, addresse
 @pytest.mark.parametrize(
     "address",
     ["169.254.169.254", "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "fd00:ec2::254", "100.100.100.200", "224.0.0.1",
-     "fe80::1", "0.0.0.0"],
+     "fd20:ce::254", "fe80::1", "0.0.0.0"],
 )  # fmt: skip
 def test_the_setting_does_not_open_what_serves_credentials_or_is_no_host(address: str) -> None:
     assert refuse_address("wiki.internal", [address], allow_private=True) == "private address"

@@ -470,6 +470,17 @@ def test_a_slow_engine_is_hedged_and_the_first_answer_wins() -> None:
     assert outcome.attempts == (aws.Attempt("duckduckgo", "timed out", 2000), aws.Attempt("brave", "ok", 500))
 
 
+def test_an_engine_that_lost_is_not_waited_for_behind_the_answer() -> None:
+    engines = FakeEngines(duckduckgo=HANG_SECONDS)
+
+    async def main() -> list[str]:
+        await aws.EngineSearch(aws.Settings(), engines)(QUERY)
+        await asyncio.sleep(0.1)
+        return list(engines.cancelled)
+
+    assert run_in_virtual_time(main()) == ["duckduckgo"]
+
+
 def test_a_slow_engine_may_win_against_its_hedge() -> None:
     engines = FakeEngines(duckduckgo=2.0, brave=3.0)
     outcome = search_once(engines)
@@ -495,6 +506,20 @@ def test_every_engine_hanging_ends_within_the_clock_of_the_search() -> None:
         return asyncio.get_running_loop().time()
 
     assert run_in_virtual_time(main()) <= aws.SEARCH_TIMEOUT_SECONDS
+
+
+def test_each_engine_in_turn_is_hedged_after_the_same_patience_whenever_the_search_begins() -> None:
+    engines = FakeEngines(**dict.fromkeys(aws.ENGINES, HANG_SECONDS))
+
+    async def main() -> float:
+        search = aws.EngineSearch(aws.Settings(), engines)
+        await asyncio.sleep(100)
+        with pytest.raises(aws.SearchError):
+            await search(QUERY)
+        return asyncio.get_running_loop().time()
+
+    assert run_in_virtual_time(main()) <= 100 + aws.SEARCH_TIMEOUT_SECONDS
+    assert engines.asked == [(engine, 100 + n * aws.HEDGE_SECONDS) for n, engine in enumerate(aws.ENGINES)]
 
 
 def test_one_engine_alone_is_given_up_after_its_own_clock() -> None:
@@ -658,6 +683,35 @@ def test_a_search_waits_for_its_turn_if_the_turn_comes_within_its_clock() -> Non
     assert str(errors[0]) == (
         "Search failed: DuckDuckGo was just asked as often as it takes. A retry can help in 21 seconds, not before."
     )
+
+
+def test_a_search_waits_for_no_more_than_its_turn_and_the_wait_is_none_of_the_engines() -> None:
+    engines = LimitedEngines()
+
+    async def main() -> aws.SearchOutcome:
+        search = aws.EngineSearch(aws.Settings(), engines)
+        await asyncio.gather(*(search(query(number, "duckduckgo")) for number in range(7)))
+        await asyncio.sleep(10)
+        waited = await search(query(8, "duckduckgo"))
+        await asyncio.sleep(20)
+        await search(query(9, "duckduckgo"))
+        return waited
+
+    assert run_in_virtual_time(main()).attempts == (aws.Attempt("duckduckgo", "ok", 0),)
+    assert [at for _, at in engines.asked] == [0.0] * 7 + [10.5, 30.5]
+
+
+def test_a_slow_engine_is_hedged_only_by_one_that_may_be_asked_at_once() -> None:
+    engines = FakeEngines(duckduckgo=HANG_SECONDS)
+
+    async def main() -> None:
+        search = aws.EngineSearch(aws.Settings(), engines)
+        await asyncio.gather(*(search(query(number, "brave")) for number in range(7)))
+        await asyncio.sleep(8.5)
+        await search(query(8, "duckduckgo", "brave"))
+
+    run_in_virtual_time(main())
+    assert engines.asked[7:] == [("duckduckgo", 8.5), ("brave", 8.5 + aws.ENGINE_TIMEOUT_SECONDS)]
 
 
 def test_sixty_searches_one_after_another_are_all_answered_under_a_limiter() -> None:
