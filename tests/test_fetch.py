@@ -160,6 +160,7 @@ PUBLIC_HOSTS = {
     "ipv6-bracketed": (f"[{PUBLIC_IPV6}]", []),
     "mapped-public": (f"::ffff:{PUBLIC}", []),
     "nat64-public": ("64:ff9b::5db8:d70e", []),
+    "nat64-beside-wire-server": ("64:ff9b::168.63.129.17", []),
     "nat64-local-use-public": ("64:ff9b:1::5db8:d70e", []),
     "6to4-public": ("2002:5db8:d70e::1", []),
     "teredo-public": ("2001:0:808:808:8000:63bf:a247:28f1", []),
