@@ -107,7 +107,10 @@ PRIVATE_HOSTS = {
     "mdns-dot": "printer.local.",
     "internal": "wiki.internal",
     "google-metadata-name": "metadata.google.internal",
-    "home": "nas.home.arpa",
+    "home": "nas.home",
+    "home-arpa": "nas.home.arpa",
+    "intranet": "wiki.intranet",
+    "corp": "wiki.corp",
     "lan": "router.lan",
     "single-label": "intranet",
     "fullwidth-digits": "１２７.0.0.1",
@@ -157,6 +160,7 @@ PUBLIC_HOSTS = {
     "ipv6-bracketed": (f"[{PUBLIC_IPV6}]", []),
     "mapped-public": (f"::ffff:{PUBLIC}", []),
     "nat64-public": ("64:ff9b::5db8:d70e", []),
+    "nat64-beside-wire-server": ("64:ff9b::168.63.129.17", []),
     "nat64-local-use-public": ("64:ff9b:1::5db8:d70e", []),
     "6to4-public": ("2002:5db8:d70e::1", []),
     "teredo-public": ("2001:0:808:808:8000:63bf:a247:28f1", []),
@@ -199,6 +203,7 @@ def test_a_public_name_is_refused_when_any_of_its_addresses_is_private(addresses
         ("wiki.internal", ["192.168.1.1"]),
         ("localhost", ["127.0.0.1", "::1"]),
         ("intranet", ["fd12::1"]),
+        ("intranet", ["fec0::1"]),
     ],
 )
 def test_the_setting_opens_private_addresses_and_local_names(host: str, addresses: list[str]) -> None:
@@ -208,7 +213,7 @@ def test_the_setting_opens_private_addresses_and_local_names(host: str, addresse
 @pytest.mark.parametrize(
     "address",
     ["169.254.169.254", "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "fd00:ec2::254", "100.100.100.200", "224.0.0.1",
-     "fe80::1", "0.0.0.0"],
+     "fd20:ce::254", "fe80::1", "0.0.0.0"],
 )  # fmt: skip
 def test_the_setting_does_not_open_what_serves_credentials_or_is_no_host(address: str) -> None:
     assert refuse_address("wiki.internal", [address], allow_private=True) == "private address"

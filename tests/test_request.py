@@ -338,6 +338,12 @@ def test_a_site_covers_what_lies_on_it(site: str, url: str, covered: bool) -> No
     assert aws.parse_site(site).covers(url) is covered
 
 
+def test_a_domain_filter_may_be_as_long_as_it_says() -> None:
+    longest = "a.com".rjust(aws.MAX_FILTER_CHARACTERS)
+    assert sites(longest) == ["a.com"]
+    assert "1001 characters" in refusal(search_domain_filter=f" {longest}")
+
+
 LONGEST_NAME = "é." * 126 + "é"
 
 

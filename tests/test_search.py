@@ -470,6 +470,17 @@ def test_a_slow_engine_is_hedged_and_the_first_answer_wins() -> None:
     assert outcome.attempts == (aws.Attempt("duckduckgo", "timed out", 2000), aws.Attempt("brave", "ok", 500))
 
 
+def test_an_engine_that_lost_is_not_waited_for_behind_the_answer() -> None:
+    engines = FakeEngines(duckduckgo=HANG_SECONDS)
+
+    async def main() -> list[str]:
+        await aws.EngineSearch(aws.Settings(), engines)(QUERY)
+        await asyncio.sleep(0.1)
+        return list(engines.cancelled)
+
+    assert run_in_virtual_time(main()) == ["duckduckgo"]
+
+
 def test_a_slow_engine_may_win_against_its_hedge() -> None:
     engines = FakeEngines(duckduckgo=2.0, brave=3.0)
     outcome = search_once(engines)
@@ -495,6 +506,20 @@ def test_every_engine_hanging_ends_within_the_clock_of_the_search() -> None:
         return asyncio.get_running_loop().time()
 
     assert run_in_virtual_time(main()) <= aws.SEARCH_TIMEOUT_SECONDS
+
+
+def test_each_engine_in_turn_is_hedged_after_the_same_patience_whenever_the_search_begins() -> None:
+    engines = FakeEngines(**dict.fromkeys(aws.ENGINES, HANG_SECONDS))
+
+    async def main() -> float:
+        search = aws.EngineSearch(aws.Settings(), engines)
+        await asyncio.sleep(100)
+        with pytest.raises(aws.SearchError):
+            await search(QUERY)
+        return asyncio.get_running_loop().time()
+
+    assert run_in_virtual_time(main()) <= 100 + aws.SEARCH_TIMEOUT_SECONDS
+    assert engines.asked == [(engine, 100 + n * aws.HEDGE_SECONDS) for n, engine in enumerate(aws.ENGINES)]
 
 
 def test_one_engine_alone_is_given_up_after_its_own_clock() -> None:
@@ -660,6 +685,35 @@ def test_a_search_waits_for_its_turn_if_the_turn_comes_within_its_clock() -> Non
     )
 
 
+def test_a_search_waits_for_no_more_than_its_turn_and_the_wait_is_none_of_the_engines() -> None:
+    engines = LimitedEngines()
+
+    async def main() -> aws.SearchOutcome:
+        search = aws.EngineSearch(aws.Settings(), engines)
+        await asyncio.gather(*(search(query(number, "duckduckgo")) for number in range(7)))
+        await asyncio.sleep(10)
+        waited = await search(query(8, "duckduckgo"))
+        await asyncio.sleep(20)
+        await search(query(9, "duckduckgo"))
+        return waited
+
+    assert run_in_virtual_time(main()).attempts == (aws.Attempt("duckduckgo", "ok", 0),)
+    assert [at for _, at in engines.asked] == [0.0] * 7 + [10.5, 30.5]
+
+
+def test_a_slow_engine_is_hedged_only_by_one_that_may_be_asked_at_once() -> None:
+    engines = FakeEngines(duckduckgo=HANG_SECONDS)
+
+    async def main() -> None:
+        search = aws.EngineSearch(aws.Settings(), engines)
+        await asyncio.gather(*(search(query(number, "brave")) for number in range(7)))
+        await asyncio.sleep(8.5)
+        await search(query(8, "duckduckgo", "brave"))
+
+    run_in_virtual_time(main())
+    assert engines.asked[7:] == [("duckduckgo", 8.5), ("brave", 8.5 + aws.ENGINE_TIMEOUT_SECONDS)]
+
+
 def test_sixty_searches_one_after_another_are_all_answered_under_a_limiter() -> None:
     engines = LimitedEngines(**dict.fromkeys(aws.ENGINES, 0.05))
 
@@ -724,7 +778,7 @@ def test_a_failure_is_not_kept() -> None:
 def test_who_leaves_a_shared_search_does_not_end_it_for_the_others_but_the_last_does() -> None:
     engines = FakeEngines(duckduckgo=1.0)
 
-    async def main() -> None:
+    async def main() -> list[str]:
         search = aws.EngineSearch(aws.Settings(), engines)
         one, two = asyncio.ensure_future(search(QUERY)), asyncio.ensure_future(search(QUERY))
         await asyncio.sleep(0.5)
@@ -735,10 +789,10 @@ def test_who_leaves_a_shared_search_does_not_end_it_for_the_others_but_the_last_
         three.cancel()
         four.cancel()
         await asyncio.gather(three, four, return_exceptions=True)
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.1)
+        return list(engines.cancelled)  # before the loop ends, which cancels whatever is left
 
-    run_in_virtual_time(main())
-    assert engines.cancelled == ["duckduckgo"]
+    assert run_in_virtual_time(main()) == ["duckduckgo"]
 
 
 def test_memory_is_bounded_in_entries_and_in_bytes_and_forgets_the_longest_unused() -> None:
@@ -760,10 +814,11 @@ def test_memory_is_bounded_in_entries_and_in_bytes_and_forgets_the_longest_unuse
         by_entries = aws.Memory[str, str](3, 1000, len)
         assert await remember(by_entries, "abcad") == ["a", "b", "c", "d"]
         assert await remember(by_entries, "acd") == []
-        by_bytes = aws.Memory[str, str](100, 100, {"a": 40, "b": 40, "c": 40, "x": 101}.__getitem__)
+        by_bytes = aws.Memory[str, str](100, 100, {"a": 40, "b": 40, "c": 40, "x": 101, "y": 100}.__getitem__)
         assert await remember(by_bytes, "abaxc") == ["a", "b", "x", "c"]
         assert await remember(by_bytes, "ac") == []
         assert await remember(by_bytes, "b") == ["b"]
+        assert await remember(by_bytes, "yy") == ["y"]
 
     run_in_virtual_time(main())
 

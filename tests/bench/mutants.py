@@ -119,7 +119,9 @@ def mutants(source: str, target: str) -> Iterator[tuple[int, str]]:
         for place, change in itertools.chain.from_iterable(map(changes, nodes(top))) if name == target else ():
             start = starts[place.lineno - 1] + place.col_offset
             end = starts[place.end_lineno - 1] + place.end_col_offset
-            yield place.lineno, (raw[:start] + change.encode() + raw[end:]).decode()
+            mutant = (raw[:start] + change.encode() + raw[end:]).decode()
+            if mutant != source:
+                yield place.lineno, mutant
 
 
 def install(text: str, tree: Path) -> None:
