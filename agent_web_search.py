@@ -36,8 +36,8 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, fields, replace
-from types import MappingProxyType, ModuleType
+from dataclasses import asdict, dataclass, field, fields, replace
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypedDict, TypeVar, cast, get_args
 from urllib.parse import SplitResult, unquote, urldefrag, urlsplit
 
@@ -175,6 +175,11 @@ INTERNAL_ERROR_TEXT: Final = (
 )
 OVERDUE_TEXT: Final = "Search failed: no engine answered in time. Trying once more may help; if not, do without."
 
+EXIT_OK: Final = 0
+EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_INTERRUPTED: Final = 130  # as shells tell of SIGINT
+
 
 class SearchResult(TypedDict):
     """What the model reads of one result; `summary` is a page's extract or the engine's snippet."""
@@ -195,7 +200,6 @@ SEARCH_TIMEOUT_SECONDS: Final = 12.0
 CALL_TIMEOUT_SECONDS: Final = 20.0  # one host gives every call up at 30 s
 FREEZE_SECONDS: Final = 30.0  # longer than any call: a loop that has not run for so long never will
 PAGE_TIMEOUT_SECONDS: Final = 8.0
-EXTRACT_TIMEOUT_SECONDS: Final = 1.0
 MAX_PAGE_BYTES: Final = 4 * 1024 * 1024
 MAX_REDIRECTS: Final = 5
 ANSWER_BYTES: Final = 40_000  # the lowest limit seen at a host, which cuts the middle out of anything longer
@@ -1486,8 +1490,6 @@ def _hit_bytes(outcome: SearchOutcome) -> int:
 
 # -- Fetch ------------------------------------------------------------------------------------------------------
 
-MALLOPT_MMAP_THRESHOLD: Final = -3  # M_MMAP_THRESHOLD of glibc's malloc.h
-LARGE_BLOCK_BYTES: Final = 128 * 1024  # glibc's own start value
 CONNECT_TIMEOUT_SECONDS: Final = 3.0  # an address that swallows packets must leave time for the next one
 READ_TIMEOUT_SECONDS: Final = 5.0
 USER_AGENT: Final = f"{PROGRAM_NAME}/{__version__} (+{REPOSITORY_URL})"
@@ -1690,6 +1692,10 @@ class CheckedTransport:
     async def aclose(self) -> None:
         for transport in self._transports.values():
             await transport.aclose()
+
+
+MALLOPT_MMAP_THRESHOLD: Final = -3  # M_MMAP_THRESHOLD of glibc's malloc.h
+LARGE_BLOCK_BYTES: Final = 128 * 1024  # glibc's own start value
 
 
 def return_freed_memory() -> None:
@@ -2982,15 +2988,13 @@ async def web_search(
         logger.info("Searching %r in %s", query.text, query.region)
     outcome = await _within_clock(search(query))
     hits = [hit for hit in outcome.hits if is_wanted(hit.url, request, settings)][:MAX_RESULTS]
-    results = [assemble_result(hit) for hit in hits]
-    snippets = tuple(result["summary"] for result in results)
     left_seconds = CALL_TIMEOUT_SECONDS - (time.monotonic() - started) - ANSWER_RESERVE_SECONDS
     budget_seconds = min(PAGE_TIMEOUT_SECONDS, left_seconds)  # reading included: a page that drips costs no more
     readings = await read_extracts(hits[:EXTRACT_COUNT], request, settings, read_page, tell, budget_seconds)
-    results[: len(readings)] = [assemble_result(hit, text) for hit, (text, _) in zip(hits, readings, strict=False)]
+    extracts = [text for text, _ in readings]
     return Answer(
-        results=tuple(results),
-        snippets=snippets,
+        results=tuple(itertools.starmap(assemble_result, itertools.zip_longest(hits, extracts, fillvalue=""))),
+        snippets=tuple(hit.snippet for hit in hits),
         page_notes=tuple(note for _, note in readings),
         engine=outcome.engine,
         is_cached=outcome.is_cached,
@@ -3077,8 +3081,7 @@ async def read_extracts(
     try:
         if tasks:
             await asyncio.wait(tasks, timeout=max(0.0, budget_seconds))
-        is_read = [task.done() and not task.cancelled() for task in tasks]
-        return [task.result() if done else ("", "timed out") for task, done in zip(tasks, is_read, strict=True)]
+        return [task.result() if task.done() and not task.cancelled() else ("", "timed out") for task in tasks]
     finally:
         for task in tasks:
             task.cancel()
@@ -3096,7 +3099,7 @@ def choose_extract(text: str, snippet: str, word_limit: int) -> tuple[str, str]:
 
 def site_name(url: str) -> str:
     """The host without `www.`, from the URL alone."""
-    return re.sub(r"^www\.", "", split_url(url).hostname or "")
+    return (split_url(url).hostname or "").removeprefix("www.")
 
 
 def favicon_url(url: str) -> str:
@@ -3106,14 +3109,13 @@ def favicon_url(url: str) -> str:
 
 
 def assemble_result(hit: SearchHit, extract: str = "") -> SearchResult:
-    """A hit and its extract, or "" for none, as the five fields: nothing in them that cannot be sent or seen."""
-    url = clean_line(hit.url)
+    """A hit and its extract, or "" for none, as the five fields; both were cleaned where they came in."""
     return SearchResult(
-        title=clean_line(hit.title),
-        url=url,
-        summary=clean_text(extract).strip() or clean_text(hit.snippet),
-        site_name=site_name(url),
-        favicon=favicon_url(url),
+        title=hit.title,
+        url=hit.url,
+        summary=extract or hit.snippet,
+        site_name=site_name(hit.url),
+        favicon=favicon_url(hit.url),
     )
 
 
@@ -3129,12 +3131,12 @@ def render_results(answer: Answer, max_bytes: int) -> str:
         for index in reversed(range(len(results))):
             excess_bytes = _json_bytes(results) - max_bytes
             if excess_bytes <= 0:
-                return _to_json(results)
+                return to_json(results)
             summary = _shorten(results[index]["summary"], shortest[index], excess_bytes)
             results[index] = SearchResult(**{**results[index], "summary": summary})
     while results and _json_bytes(results) > max_bytes:
         results.pop()
-    return _to_json(results)
+    return to_json(results)
 
 
 def _shorten(summary: str, shortest: str, excess_bytes: int) -> str:
@@ -3148,12 +3150,13 @@ def _shorten(summary: str, shortest: str, excess_bytes: int) -> str:
 
 
 def _json_bytes(value: object) -> int:
-    return len(_to_json(value).encode())
+    return len(to_json(value).encode())
 
 
-def _to_json(value: object) -> str:
+def to_json(value: object) -> str:
+    """Compact JSON on one line, not escaped but for what some readers take for the end of a line."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    for separator in "\u2028\u2029\x85":  # line breaks to some readers of line-based JSON
+    for separator in "\u2028\u2029\x85":
         text = text.replace(separator, f"\\u{ord(separator):04x}")
     return text
 
@@ -3283,7 +3286,7 @@ async def answer_call(
     read_page: PageReader,
     report: Report,
     max_bytes: int,
-    pins: object = MappingProxyType({}),
+    pins: object,
 ) -> Reply:
     """A call's reply, whatever happens: no exception but a cancellation leaves here, and no exception's text either."""
     notes = tuple(
@@ -3311,7 +3314,7 @@ async def answer_call(
 
 
 def _diagnostics(attempts: Sequence[Attempt]) -> dict[str, Any]:
-    return {"attempts": [{"engine": a.engine, "outcome": a.outcome, "elapsed_ms": a.elapsed_ms} for a in attempts]}
+    return {"attempts": [asdict(attempt) for attempt in attempts]}
 
 
 def _answer_diagnostics(answer: Answer) -> dict[str, Any]:
@@ -3325,11 +3328,6 @@ def _answer_diagnostics(answer: Answer) -> dict[str, Any]:
 
 
 # -- Process ----------------------------------------------------------------------------------------------------
-
-EXIT_OK: Final = 0
-EXIT_FAILED: Final = 1
-EXIT_USAGE: Final = 2
-EXIT_INTERRUPTED: Final = 130  # as shells tell of SIGINT
 
 # How long the SDK's import is put off for the host to finish its handshake, which it would otherwise slow down.
 HANDSHAKE_WAIT_SECONDS: Final = 0.25
@@ -3346,8 +3344,8 @@ ENVELOPE_VERSION: Final = "2026-07-28"
 MAX_PRELUDE_LINES: Final = 16  # more than a handshake takes; their answers fit into a pipe that nobody reads yet
 _META_PREFIX: Final = "io.modelcontextprotocol/"
 
-PARSE_ERROR: Final = (-32700, "Parse error")
-INVALID_REQUEST: Final = (-32600, "Invalid Request")
+PARSE_ERROR: Final = {"code": -32700, "message": "Parse error"}
+INVALID_REQUEST: Final = {"code": -32600, "message": "Invalid Request"}
 
 # What a line may hold for its answer to be known beforehand, as `_fits` reads it.
 _TEXT: Final = (str,)
@@ -3431,7 +3429,7 @@ class Prelude:
             case {"jsonrpc": "2.0", "id": request_id, "method": str(method), **rest}:
                 params = rest.pop("params", {})
                 result = self._result(method, params) if _is_plain_id(request_id) and not rest else None
-                return None if result is None else _to_line({"jsonrpc": "2.0", "id": request_id, "result": result})
+                return None if result is None else to_json({"jsonrpc": "2.0", "id": request_id, "result": result})
         return None
 
     def _result(self, method: str, params: Any) -> dict[str, Any] | None:
@@ -3498,10 +3496,6 @@ def _is_plain_id(value: Any) -> bool:
 def _has_envelope(params: Any) -> bool:
     meta = params.get("_meta") if isinstance(params, dict) else None
     return isinstance(meta, dict) and f"{_META_PREFIX}protocolVersion" in meta
-
-
-def _to_line(message: Mapping[str, Any]) -> str:
-    return json.dumps(message, ensure_ascii=False, separators=(",", ":"))
 
 
 class StdioTransport:
@@ -3626,9 +3620,8 @@ class StdioTransport:
 
     def _forget(self, request_id: Any) -> None:
         if request_id is not None:
-            self._unanswered = [
-                kept for kept in self._unanswered if str(kept) != str(request_id)
-            ]  # "7" is 7 to the SDK
+            # Compared as texts: "7" is 7 to the SDK.
+            self._unanswered = [kept for kept in self._unanswered if str(kept) != str(request_id)]
         self._answer_written.set()
 
     async def _all_answered(self) -> None:
@@ -3654,20 +3647,17 @@ def refuse_line(line: bytes) -> str:
 
     It carries the line's id where one can be read, so that the host does not wait for that answer.
     """
-    code, text = INVALID_REQUEST
+    message, error = None, INVALID_REQUEST
     try:
         message = json.loads(line.decode(errors="surrogateescape"))
-        _to_line({"": message}).encode()  # fails on half a character, escaped or as stray bytes
-    except UnicodeEncodeError:
-        code, text = PARSE_ERROR
+        to_json({"": message}).encode()  # fails on half a character, escaped or as stray bytes
     except (ValueError, RecursionError):
-        message = None
-        code, text = PARSE_ERROR
+        error = PARSE_ERROR
     given = message if isinstance(message, dict) else {}
     if {"result", "error"} & set(given) or ("method" in given and "id" not in given):
         return ""
     request_id = given.get("id") if _is_plain_id(given.get("id")) else None
-    return _to_line({"jsonrpc": "2.0", "id": request_id, "error": {"code": code, "message": text}})
+    return to_json({"jsonrpc": "2.0", "id": request_id, "error": error})
 
 
 def host_pid() -> int:
@@ -3793,6 +3783,7 @@ async def _search_once(arguments: Mapping[str, Any], settings: Settings) -> Repl
             read_page=PageReader(fetch),
             report=report,
             max_bytes=settings.answer_bytes or ANSWER_BYTES,
+            pins={},
         )
     finally:
         await fetch.aclose()
@@ -3907,12 +3898,8 @@ def run_doctor(options: Mapping[str, Any], settings: Settings) -> int:
     """`doctor`: a line for each thing a search rests on, with its cure; fails where a search would fail."""
     checks = asyncio.run(diagnose(settings))
     for check in checks:
-        mark = (
-            f"wrong  {check.subject}: {check.finding}; {check.cure}"
-            if check.cure
-            else f"ok     {check.subject}: {check.finding}"
-        )
-        say(mark)
+        verdict, cure = ("wrong", f"; {check.cure}") if check.cure else ("ok", "")
+        say(f"{verdict:<6} {check.subject}: {check.finding}{cure}")
     is_answered = any(check.subject in settings.engines and not check.cure for check in checks)
     say("A search would be answered." if is_answered else "A search would fail: no engine answers.")
     return EXIT_OK if is_answered else EXIT_FAILED

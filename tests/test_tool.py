@@ -314,17 +314,17 @@ async def test_a_cancelled_call_stops_the_search_and_the_server_goes_on(era: str
             assert len(rows(await client.call_tool("web_search_prime", {"search_query": "q"}))) == 10
 
 
-async def test_a_hit_that_could_not_be_sent_is_sent_without_what_could_not() -> None:
-    hits = (
-        aws.SearchHit("half \ud83d a character", "https://a.example/\udfff", "\x00 snippet \u2028 two"),
-        aws.SearchHit("no address", "http://[::1", "snippet"),
-    )
-    result = await call(search=FakeSearch(aws.SearchOutcome(hits)))
+async def test_a_row_that_could_not_be_sent_is_sent_without_what_could_not() -> None:
+    rows_of_engine = [
+        ("half \ud83d a character", "https://a.example/\udfff", "\x00 snippet \u2028 two"),
+        ("no address", "http://[::1", "snippet"),
+    ]
+    result = await call(search=FakeSearch(aws.SearchOutcome(tuple(aws.parse_hits(rows_of_engine)))))
     assert rows(result) == [
         {
             "title": "half a character",
             "url": "https://a.example/",
-            "summary": " snippet \n two",
+            "summary": "snippet two",
             "site_name": "a.example",
             "favicon": "https://a.example/favicon.ico",
         },
