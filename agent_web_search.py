@@ -48,7 +48,9 @@ if TYPE_CHECKING:
     from typing import BinaryIO, NoReturn
 
     import httpx
+    import mcp_types as types
     from anyio.abc import ObjectReceiveStream, ObjectSendStream, TaskGroup
+    from mcp.server.context import ServerRequestContext
     from mcp.server.lowlevel import Server
     from mcp.shared.message import SessionMessage
     from mcp_types import JSONRPCMessage
@@ -179,6 +181,30 @@ EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130  # as shells tell of SIGINT
+
+
+@dataclass(frozen=True)
+class EngineTraits:
+    """What is known of an engine of ddgs 9.16: its host, what its `build_payload` honours, how its page says none."""
+
+    title: str
+    host: str
+    no_match: str  # what its page says when nothing matches
+    honours_recency: bool = True
+    regions: tuple[str, ...] = ()  # () for every region
+    requests_per_search: int = 1
+
+
+TRAITS_BY_ENGINE: Final = {
+    "duckduckgo": EngineTraits("DuckDuckGo", "html.duckduckgo.com", r"class=[\"'][^\"']*\bno-results\b"),
+    "brave": EngineTraits(
+        "Brave", "search.brave.com", r"\bnoresults\b|not many great matches|no results (were )?found"
+    ),
+    "mojeek": EngineTraits("Mojeek", "www.mojeek.com", r"no pages found matching", honours_recency=False),
+    "startpage": EngineTraits("Startpage", "www.startpage.com", r"there are no results", requests_per_search=2),
+    "yahoo": EngineTraits("Yahoo", "search.yahoo.com", r"we did not find results", regions=("us-en",)),
+}
+ENGINES: Final = tuple(TRAITS_BY_ENGINE)  # as they are asked
 
 
 class SearchResult(TypedDict):
@@ -452,7 +478,6 @@ def parse_site(text: str) -> Site:
 
 # -- Settings ---------------------------------------------------------------------------------------------------
 
-ENGINES: Final = ("duckduckgo", "brave", "mojeek", "startpage", "yahoo")
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 _TRUE_WORDS: Final = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(("0", "false", "no", "off"), False)
 _SECRET_SETTINGS: Final = frozenset({"proxy", "ca_file"})  # a proxy may hold a password, a file is a local path
@@ -752,11 +777,17 @@ def _fold(text: str) -> str:
 # -- Network ----------------------------------------------------------------------------------------------------
 
 
+def _proxy_url(text: str) -> str:
+    """A proxy as variables hold it: HTTP where it has no scheme; a SOCKS proxy looks names up."""
+    text = text if "://" in text or not text else f"http://{text}"
+    return re.sub(r"^socks5://", "socks5h://", text)
+
+
 def proxy_for(url: str, settings: Settings) -> str:
     """The proxy through which `url` is reached, "" for none.
 
     The setting wins; else `HTTPS_PROXY` or `HTTP_PROXY` by the URL's scheme, then `ALL_PROXY`, in either case;
-    `NO_PROXY` applies to all of them. A SOCKS proxy looks names up itself: here they may not resolve at all.
+    `NO_PROXY` applies to all of them.
     """
     from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]
 
@@ -764,9 +795,18 @@ def proxy_for(url: str, settings: Settings) -> str:
     proxies = getproxies_environment()
     if proxy_bypass_environment(parts.hostname or "", proxies):
         return ""
-    proxy = settings.proxy or proxies.get(parts.scheme) or proxies.get("all") or ""
-    proxy = proxy if "://" in proxy or not proxy else f"http://{proxy}"
-    return re.sub(r"^socks5://", "socks5h://", proxy)
+    return _proxy_url(settings.proxy or proxies.get(parts.scheme) or proxies.get("all") or "")
+
+
+def engine_proxy(engine: str, settings: Settings) -> str:
+    """The proxy through which an engine is reached: ddgs's own variable wins over all that `proxy_for` knows."""
+    own_proxy = os.environ.get("DDGS_PROXY", "")
+    return _proxy_url(own_proxy) if own_proxy else proxy_for(f"https://{TRAITS_BY_ENGINE[engine].host}/", settings)
+
+
+def address_of(proxy: str) -> str:
+    """Host and port of a proxy, which may be shown, unlike its user name and password."""
+    return re.sub(r"^(\w+:)?(//)?(.*@)?|[/?#].*$", "", proxy)
 
 
 # Where systems keep their trusted certificates as one PEM file: Debian, Fedora, SUSE, then Alpine and macOS. A frozen
@@ -846,6 +886,9 @@ def _read_files(paths: Iterable[str]) -> bytes:
     return content
 
 
+# -- Tasks ------------------------------------------------------------------------------------------------------
+
+
 async def call_in_thread(function: Callable[..., T], *arguments: Any) -> T:
     """`function(*arguments)` in a thread of its own, which a cancelled caller leaves behind.
 
@@ -874,40 +917,6 @@ async def call_in_thread(function: Callable[..., T], *arguments: Any) -> T:
 
     threading.Thread(target=run, name=function.__name__, daemon=True).start()
     return await future
-
-
-class FreezeWatchdog:
-    """Ends the process when the event loop stands still for `FREEZE_SECONDS` while a call runs.
-
-    Native code that never gives the interpreter's lock back stops every thread and every clock of Python; the fault
-    handler's own thread needs no lock. It tells the stacks on stderr and exits with status 1: a host notices a server
-    that ended, but not one that hangs. Nothing is watched between calls, so that a server whose host was stopped for a
-    while (Ctrl-Z) is found alive.
-    """
-
-    def __init__(self) -> None:
-        self._call_count = 0
-        self._timer: asyncio.TimerHandle | None = None
-
-    @contextlib.contextmanager
-    def watch(self) -> Iterator[None]:
-        """Around a call, on the event loop; calls may overlap."""
-        self._call_count += 1
-        if self._timer is None:
-            self._rearm(asyncio.get_running_loop())
-        try:
-            yield
-        finally:
-            self._call_count -= 1
-            if not self._call_count and self._timer:
-                self._timer.cancel()
-                self._timer = None
-                faulthandler.cancel_dump_traceback_later()
-
-    def _rearm(self, loop: asyncio.AbstractEventLoop) -> None:
-        stderr_descriptor = 2  # by number: `sys.stderr` may be closed or replaced
-        faulthandler.dump_traceback_later(FREEZE_SECONDS, exit=True, file=stderr_descriptor)
-        self._timer = loop.call_later(1.0, self._rearm, loop)
 
 
 def loop_time() -> float:
@@ -985,29 +994,6 @@ _UNSEEN_ELEMENT = re.compile(r"(?is)<(?:script|style)\b.*?(?:</(?:script|style)\
 _AD_URL = re.compile(r"(?i)https?://(duckduckgo\.com/y\.js|www\.bing\.com/aclick|www\.google\.com/aclk)")
 _DUCKDUCKGO_REDIRECT = re.compile(r"(?i)(?:https?:)?//(?:\w+\.)?duckduckgo\.com/l/\?(?:[^#]*&)?uddg=([^&#]+)")
 _TRACKING_PARAMETER = re.compile(r"(?i)(utm_\w+|fbclid|gclid|dclid|msclkid|yclid|mc_[ce]id|igshid|srsltid)(=|$)")
-
-
-@dataclass(frozen=True)
-class EngineTraits:
-    """What is known of an engine of ddgs 9.16: its host, what its `build_payload` honours, how its page says none."""
-
-    title: str
-    host: str
-    no_match: str  # what its page says when nothing matches
-    honours_recency: bool = True
-    regions: tuple[str, ...] = ()  # () for every region
-    requests_per_search: int = 1
-
-
-TRAITS_BY_ENGINE: Final = {
-    "duckduckgo": EngineTraits("DuckDuckGo", "html.duckduckgo.com", r"class=[\"'][^\"']*\bno-results\b"),
-    "brave": EngineTraits(
-        "Brave", "search.brave.com", r"\bnoresults\b|not many great matches|no results (were )?found"
-    ),
-    "mojeek": EngineTraits("Mojeek", "www.mojeek.com", r"no pages found matching", honours_recency=False),
-    "startpage": EngineTraits("Startpage", "www.startpage.com", r"there are no results", requests_per_search=2),
-    "yahoo": EngineTraits("Yahoo", "search.yahoo.com", r"we did not find results", regions=("us-en",)),
-}
 
 
 @dataclass(frozen=True)
@@ -1184,11 +1170,6 @@ def explain_failure(engine: str, failure: BaseException, proxy: str = "") -> Sea
     return changed_ddgs(engine)
 
 
-def address_of(proxy: str) -> str:
-    """Host and port of a proxy, which may be shown, unlike its user name and password."""
-    return re.sub(r"^(\w+:)?(//)?(.*@)?|[/?#].*$", "", proxy)
-
-
 def observing_engine(engine: str) -> Any:
     """ddgs's class for `engine`, made to keep the HTTP response and to hand rows on as they are.
 
@@ -1231,8 +1212,7 @@ def ask_ddgs(engine: str, query: EngineQuery, settings: Settings, load_pem: Call
 
     primp trusts the system's store by itself, but lets `SSL_CERT_FILE` take its place: then it is given all there is.
     """
-    proxy = os.environ.get("DDGS_PROXY") or proxy_for(f"https://{TRAITS_BY_ENGINE[engine].host}/", settings)
-    proxy = re.sub(r"^socks5://", "socks5h://", proxy)  # the proxy resolves names, as it does for pages
+    proxy = engine_proxy(engine, settings)
     engine_class = observing_engine(engine)
     observer = None
     rows: list[EngineRow] = []
@@ -3212,60 +3192,38 @@ def import_sdk() -> None:
             del sys.modules[name]
 
 
-def create_server(
-    search: SearchBackend | None = None,
-    fetch: PageFetcher | None = None,
-    settings: Settings | None = None,
-    bad_settings: Sequence[BadSetting] = (),
-) -> Server[dict[str, Any]]:
-    """The MCP server with its one tool. Both seams default to the real thing; nothing is opened before a call."""
-    import_sdk()
-    import mcp_types as types
-    from mcp.server.context import ServerRequestContext
-    from mcp.server.lowlevel import Server
-    from mcp.shared.exceptions import MCPError
+class FreezeWatchdog:
+    """Ends the process when the event loop stands still for `FREEZE_SECONDS` while a call runs.
 
-    settings = settings or Settings()
-    search = search or EngineSearch(settings)
-    read_page = PageReader(fetch or HttpPageFetcher(settings))
-    watchdog = FreezeWatchdog()
-    tools = types.ListToolsResult(tools=[types.Tool.model_validate(tool_definition())])
+    Native code that never gives the interpreter's lock back stops every thread and every clock of Python; the fault
+    handler's own thread needs no lock. It tells the stacks on stderr and exits with status 1: a host notices a server
+    that ended, but not one that hangs. Nothing is watched between calls, so that a server whose host was stopped for a
+    while (Ctrl-Z) is found alive.
+    """
 
-    async def list_tools(
-        context: ServerRequestContext[dict[str, Any]], parameters: types.PaginatedRequestParams | None
-    ) -> types.ListToolsResult:
-        return tools
+    def __init__(self) -> None:
+        self._call_count = 0
+        self._timer: asyncio.TimerHandle | None = None
 
-    async def call_tool(
-        context: ServerRequestContext[dict[str, Any]], parameters: types.CallToolRequestParams
-    ) -> types.CallToolResult:
-        if parameters.name != TOOL_NAME:
-            raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {clean_line(parameters.name)[:80]}")
-        client = context.session.client_params
-        client_name = client.client_info.name if client else ""
-        with watchdog.watch():
-            reply = await answer_call(
-                parameters.arguments or {},
-                settings,
-                bad_settings,
-                pins=(context.meta or {}).get(SETTINGS_META_KEY, {}),
-                search=search,
-                read_page=read_page,
-                report=context.session.report_progress,
-                max_bytes=settings.answer_bytes or ANSWER_BYTES_BY_CLIENT.get(client_name, ANSWER_BYTES),
-            )
-        content: list[types.ContentBlock] = [types.TextContent(text=text) for text in reply.texts]
-        meta = {DIAGNOSTICS_META_KEY: reply.diagnostics}
-        return types.CallToolResult(content=content, is_error=reply.is_error, _meta=meta)
+    @contextlib.contextmanager
+    def watch(self) -> Iterator[None]:
+        """Around a call, on the event loop; calls may overlap."""
+        self._call_count += 1
+        if self._timer is None:
+            self._rearm(asyncio.get_running_loop())
+        try:
+            yield
+        finally:
+            self._call_count -= 1
+            if not self._call_count and self._timer:
+                self._timer.cancel()
+                self._timer = None
+                faulthandler.cancel_dump_traceback_later()
 
-    return Server(
-        SERVER_NAME,
-        version=__version__,
-        title=TOOL_TITLE,
-        instructions=INSTRUCTIONS,
-        on_list_tools=list_tools,
-        on_call_tool=call_tool,
-    )
+    def _rearm(self, loop: asyncio.AbstractEventLoop) -> None:
+        stderr_descriptor = 2  # by number: `sys.stderr` may be closed or replaced
+        faulthandler.dump_traceback_later(FREEZE_SECONDS, exit=True, file=stderr_descriptor)
+        self._timer = loop.call_later(1.0, self._rearm, loop)
 
 
 @dataclass(frozen=True)
@@ -3325,6 +3283,75 @@ def _answer_diagnostics(answer: Answer) -> dict[str, Any]:
         **_diagnostics(answer.attempts),
         "pages": list(answer.page_notes),
     }
+
+
+class SearchTool:
+    """The one tool as the SDK lists and calls it, and what its calls share."""
+
+    def __init__(
+        self, search: SearchBackend, fetch: PageFetcher, settings: Settings, bad_settings: Sequence[BadSetting]
+    ) -> None:
+        self._search, self._read_page = search, PageReader(fetch)
+        self._settings, self._bad_settings = settings, bad_settings
+        self._watchdog = FreezeWatchdog()
+
+    async def list_tools(
+        self, context: ServerRequestContext[dict[str, Any]], parameters: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        """`tools/list`."""
+        import mcp_types as types
+
+        return types.ListToolsResult(tools=[types.Tool.model_validate(tool_definition())])
+
+    async def call_tool(
+        self, context: ServerRequestContext[dict[str, Any]], parameters: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        """`tools/call`; an unknown tool is an error of the protocol."""
+        import mcp_types as types
+        from mcp.shared.exceptions import MCPError
+
+        if parameters.name != TOOL_NAME:
+            raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {clean_line(parameters.name)[:80]}")
+        client = context.session.client_params
+        client_name = client.client_info.name if client else ""
+        with self._watchdog.watch():
+            reply = await answer_call(
+                parameters.arguments or {},
+                self._settings,
+                self._bad_settings,
+                pins=(context.meta or {}).get(SETTINGS_META_KEY, {}),
+                search=self._search,
+                read_page=self._read_page,
+                report=context.session.report_progress,
+                max_bytes=self._settings.answer_bytes or ANSWER_BYTES_BY_CLIENT.get(client_name, ANSWER_BYTES),
+            )
+        return types.CallToolResult(
+            content=[types.TextContent(text=text) for text in reply.texts],
+            is_error=reply.is_error,
+            _meta={DIAGNOSTICS_META_KEY: reply.diagnostics},
+        )
+
+
+def create_server(
+    search: SearchBackend | None = None,
+    fetch: PageFetcher | None = None,
+    settings: Settings | None = None,
+    bad_settings: Sequence[BadSetting] = (),
+) -> Server[dict[str, Any]]:
+    """The MCP server with its one tool. Both seams default to the real thing; nothing is opened before a call."""
+    import_sdk()
+    from mcp.server.lowlevel import Server
+
+    settings = settings or Settings()
+    tool = SearchTool(search or EngineSearch(settings), fetch or HttpPageFetcher(settings), settings, bad_settings)
+    return Server(
+        SERVER_NAME,
+        version=__version__,
+        title=TOOL_TITLE,
+        instructions=INSTRUCTIONS,
+        on_list_tools=tool.list_tools,
+        on_call_tool=tool.call_tool,
+    )
 
 
 # -- Process ----------------------------------------------------------------------------------------------------
@@ -3836,8 +3863,9 @@ async def check_proxy(settings: Settings) -> Check:
 
 async def check_names(settings: Settings) -> Check:
     """Whether the first engine's name resolves; through a proxy, the proxy looks it up."""
-    host = TRAITS_BY_ENGINE[settings.engines[0]].host
-    if proxy_for(f"https://{host}/", settings):
+    engine = settings.engines[0]
+    host = TRAITS_BY_ENGINE[engine].host
+    if engine_proxy(engine, settings):
         return Check("names", "the proxy looks them up")
     try:
         addresses = await asyncio.wait_for(resolve_host(host, 443), ENGINE_TIMEOUT_SECONDS)

@@ -93,3 +93,12 @@ def test_no_trusted_certificate_is_told(
     monkeypatch.setattr(aws, "_load_certificates", lambda settings: (None, []))
     _, lines, _ = run_doctor(capsys, "--engines", "duckduckgo")
     assert lines["certificates"].startswith("wrong  certificates: no authority is trusted; ")
+
+
+def test_names_that_the_proxy_of_engines_looks_up_need_not_resolve_here(
+    direct_sockets: DirectSockets, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    direct_sockets.addresses["html.duckduckgo.com"] = []
+    monkeypatch.setenv("DDGS_PROXY", "http://127.0.0.1:9")
+    _, lines, _ = run_doctor(capsys, "--engines", "duckduckgo")
+    assert lines["names"] == "ok     names: the proxy looks them up"
