@@ -363,18 +363,18 @@ def count_words(text: str) -> int:
     return sum(1 for _ in re.finditer(_WORD, text))
 
 
-def truncate_words(text: str, limit: int) -> str:
-    """`text` cut behind its word number `limit`, marked `…` when cut; an open code fence is closed.
-
-    A page without blanks is cut at `limit` x `MAX_BYTES_PER_WORD` bytes of UTF-8 instead.
-    """
-    end = len(text)
-    for position, match in enumerate(re.finditer(_WORD, text), start=1):
-        if position > limit:
-            text = _mark_cut(text[:end])
-            break
-        end = match.end()
-    return truncate_bytes(text, limit * MAX_BYTES_PER_WORD)
+def _mark_cut(head: str) -> str:
+    """The mark of a cut behind `head`, with nothing glued to it and no fence left open."""
+    head = head.rstrip()
+    fence = ""
+    for mark, rest in _FENCE_LINE.findall(head):
+        if not fence:
+            fence = mark
+        elif mark.startswith(fence) and not rest.strip():
+            fence = ""
+    if fence:
+        return f"{head}\n{fence}\n{ELLIPSIS}"
+    return f"{head} {ELLIPSIS}" if head else ""
 
 
 def truncate_bytes(text: str, max_bytes: int) -> str:
@@ -390,18 +390,18 @@ def truncate_bytes(text: str, max_bytes: int) -> str:
     return _mark_cut(head[: tail.start()] if tail else head)
 
 
-def _mark_cut(head: str) -> str:
-    """The mark of a cut behind `head`, with nothing glued to it and no fence left open."""
-    head = head.rstrip()
-    fence = ""
-    for mark, rest in _FENCE_LINE.findall(head):
-        if not fence:
-            fence = mark
-        elif mark.startswith(fence) and not rest.strip():
-            fence = ""
-    if fence:
-        return f"{head}\n{fence}\n{ELLIPSIS}"
-    return f"{head} {ELLIPSIS}" if head else ""
+def truncate_words(text: str, limit: int) -> str:
+    """`text` cut behind its word number `limit`, marked `…` when cut; an open code fence is closed.
+
+    A page without blanks is cut at `limit` x `MAX_BYTES_PER_WORD` bytes of UTF-8 instead.
+    """
+    end = len(text)
+    for position, match in enumerate(re.finditer(_WORD, text), start=1):
+        if position > limit:
+            text = _mark_cut(text[:end])
+            break
+        end = match.end()
+    return truncate_bytes(text, limit * MAX_BYTES_PER_WORD)
 
 
 # -- Sites ------------------------------------------------------------------------------------------------------
@@ -411,6 +411,23 @@ _MAX_HOST_CHARACTERS = 253  # of DNS; encoding a longer name takes time and lead
 _SITE_OPERATOR = re.compile(r"(?i)(?<![\w.-])site:\s*")
 _SITE_SEPARATORS = re.compile(r"(?:[\s,;|，、；]+(?:OR(?![^\s,;|，、；]))?)+")
 _QUOTES = "\"'`()[]<>“”‘’「」"
+
+
+def split_url(url: str) -> SplitResult:
+    """The parts of `url` as a browser reads it, where a backslash is a slash; empty parts of what is no URL."""
+    try:
+        return urlsplit(url.replace("\\", "/"))
+    except ValueError:
+        return urlsplit("")
+
+
+def ascii_host(host: str) -> str:
+    """The comparable form of a host name: lower case, no trailing dot, internationalised labels as `xn--`."""
+    host = host.lower()
+    if not host.isascii() and len(host) <= _MAX_HOST_CHARACTERS:
+        with contextlib.suppress(UnicodeError):
+            host = host.encode("idna").decode("ascii")
+    return host.rstrip(".")
 
 
 @dataclass(frozen=True)
@@ -433,21 +450,17 @@ class Site:
         return self.host + self.path
 
 
-def split_url(url: str) -> SplitResult:
-    """The parts of `url` as a browser reads it, where a backslash is a slash; empty parts of what is no URL."""
-    try:
-        return urlsplit(url.replace("\\", "/"))
-    except ValueError:
-        return urlsplit("")
-
-
-def ascii_host(host: str) -> str:
-    """The comparable form of a host name: lower case, no trailing dot, internationalised labels as `xn--`."""
-    host = host.lower()
-    if not host.isascii() and len(host) <= _MAX_HOST_CHARACTERS:
-        with contextlib.suppress(UnicodeError):
-            host = host.encode("idna").decode("ascii")
-    return host.rstrip(".")
+def parse_site(text: str) -> Site:
+    """One site: a host, a `*.` pattern or a URL; a bare word is none, but `.gov` and `*.gov` are."""
+    parts = split_url(re.sub(r"^(?:[\w+.-]*:)?//|^", "//", text.strip(_QUOTES), count=1))
+    host, zone_count = re.subn(r"^(?:\*?\.)+", "", parts.hostname or "")
+    host = ascii_host(re.sub(r"^www\.(?=.+\.)", "", host))
+    labels = host.split(".")
+    if len(host) > _MAX_HOST_CHARACTERS or not all(_LABEL.fullmatch(label) for label in labels):
+        raise ValueError(text)
+    if len(labels) < 2 and not zone_count:
+        raise ValueError(text)
+    return Site(host, parts.path.rstrip("/*"))
 
 
 def parse_sites(text: str) -> tuple[Site, ...]:
@@ -461,19 +474,6 @@ def parse_sites(text: str) -> tuple[Site, ...]:
     if not sites:
         raise ValueError(text)
     return sites
-
-
-def parse_site(text: str) -> Site:
-    """One site: a host, a `*.` pattern or a URL; a bare word is none, but `.gov` and `*.gov` are."""
-    parts = split_url(re.sub(r"^(?:[\w+.-]*:)?//|^", "//", text.strip(_QUOTES), count=1))
-    host, zone_count = re.subn(r"^(?:\*?\.)+", "", parts.hostname or "")
-    host = ascii_host(re.sub(r"^www\.(?=.+\.)", "", host))
-    labels = host.split(".")
-    if len(host) > _MAX_HOST_CHARACTERS or not all(_LABEL.fullmatch(label) for label in labels):
-        raise ValueError(text)
-    if len(labels) < 2 and not zone_count:
-        raise ValueError(text)
-    return Site(host, parts.path.rstrip("/*"))
 
 
 # -- Settings ---------------------------------------------------------------------------------------------------
@@ -584,6 +584,18 @@ def setting_variable(name: str) -> str:
 PINNED_SETTINGS: Final = ("allow_domains", "deny_domains", "region", "engines")
 
 
+def _overlap(a: Site, b: Site) -> bool:
+    return a.covers(f"https://{b}/") or b.covers(f"https://{a}/")
+
+
+def _intersect_sites(left: tuple[Site, ...], right: tuple[Site, ...]) -> tuple[Site, ...]:
+    """What lies on both sides; an empty side allows everything."""
+    if not left or not right:
+        return left or right
+    inner = [b if a.covers(f"https://{b}/") else a for a in left for b in right if _overlap(a, b)]
+    return tuple(dict.fromkeys(inner))
+
+
 def narrow_settings(settings: Settings, pins: object) -> Settings:
     """The settings of one call, within what the host pins for it: `{"allow_domains": "docs.python.org", ...}`.
 
@@ -612,18 +624,6 @@ def narrow_settings(settings: Settings, pins: object) -> Settings:
         deny_domains=settings.deny_domains + values.get("deny_domains", ()),
         region=settings.region or values.get("region", ""),
     )
-
-
-def _intersect_sites(left: tuple[Site, ...], right: tuple[Site, ...]) -> tuple[Site, ...]:
-    """What lies on both sides; an empty side allows everything."""
-    if not left or not right:
-        return left or right
-    inner = [b if a.covers(f"https://{b}/") else a for a in left for b in right if _overlap(a, b)]
-    return tuple(dict.fromkeys(inner))
-
-
-def _overlap(a: Site, b: Site) -> bool:
-    return a.covers(f"https://{b}/") or b.covers(f"https://{a}/")
 
 
 @dataclass(frozen=True)
@@ -685,6 +685,60 @@ class EngineQuery:
     engines: tuple[str, ...] = ENGINES
 
 
+def guess_location(query: str) -> Location:
+    """`cn` for a query written in Chinese (Han characters, at least as many as Latin words, no kana or hangul)."""
+    han_count = len(re.findall(_HAN, query))
+    latin_count = len(re.findall(_LATIN_WORD, query))
+    is_chinese = han_count and han_count >= latin_count and not re.search(_KANA_OR_HANGUL, query)
+    return "cn" if is_chinese else "us"
+
+
+def _parse_query(value: Any) -> str:
+    accepted = f"text of 1 to {MAX_QUERY_CHARACTERS} characters"
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        with contextlib.suppress(ValueError):  # infinite, not a number, or of thousands of digits
+            value = json.dumps(value, allow_nan=False)
+    if not isinstance(value, str):
+        raise ArgumentError("search_query", show_value(value), accepted)
+    query = clean_line(re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", value))
+    if not query:
+        raise ArgumentError("search_query", show_value(value), accepted)
+    if len(query) > MAX_QUERY_CHARACTERS:
+        raise ArgumentError("search_query", f"{len(query)} characters", accepted)
+    return query
+
+
+def _fold(text: str) -> str:
+    return re.sub(r"[\s_-]", "", text).casefold()
+
+
+def _parse_choice(arguments: Mapping[str, Any], parameter: str, choices: Any, default: T) -> T:
+    value = arguments.get(parameter)
+    if is_blank(value):
+        return default
+    spelling_to_choice = {_fold(choice): choice for choice in get_args(choices)}
+    choice = spelling_to_choice.get(_fold(value)) if isinstance(value, str) else None
+    if choice is None:
+        raise ArgumentError(parameter, show_value(value), ", ".join(get_args(choices)))
+    return cast(T, choice)
+
+
+def _parse_domain_filter(value: Any) -> tuple[Site, ...]:
+    accepted = f"sites such as docs.python.org or github.com/encode/httpx, at most {MAX_FILTER_CHARACTERS} characters"
+    if isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
+        value = ",".join(value)
+    if is_blank(value):
+        return ()
+    if not isinstance(value, str):
+        raise ArgumentError("search_domain_filter", show_value(value), accepted)
+    if len(value) > MAX_FILTER_CHARACTERS:
+        raise ArgumentError("search_domain_filter", f"{len(value)} characters", accepted)
+    try:
+        return parse_sites(value)
+    except ValueError:
+        raise ArgumentError("search_domain_filter", show_value(value), accepted) from None
+
+
 def parse_request(arguments: Mapping[str, Any]) -> SearchRequest:
     """The arguments of a call, read leniently because a model writes them.
 
@@ -718,60 +772,6 @@ def is_wanted(url: str, request: SearchRequest, settings: Settings) -> bool:
     if settings.allow_domains and not any(site.covers(url) for site in settings.allow_domains):
         return False
     return not any(site.covers(url) for site in settings.deny_domains)
-
-
-def guess_location(query: str) -> Location:
-    """`cn` for a query written in Chinese (Han characters, at least as many as Latin words, no kana or hangul)."""
-    han_count = len(re.findall(_HAN, query))
-    latin_count = len(re.findall(_LATIN_WORD, query))
-    is_chinese = han_count and han_count >= latin_count and not re.search(_KANA_OR_HANGUL, query)
-    return "cn" if is_chinese else "us"
-
-
-def _parse_query(value: Any) -> str:
-    accepted = f"text of 1 to {MAX_QUERY_CHARACTERS} characters"
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        with contextlib.suppress(ValueError):  # infinite, not a number, or of thousands of digits
-            value = json.dumps(value, allow_nan=False)
-    if not isinstance(value, str):
-        raise ArgumentError("search_query", show_value(value), accepted)
-    query = clean_line(re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", value))
-    if not query:
-        raise ArgumentError("search_query", show_value(value), accepted)
-    if len(query) > MAX_QUERY_CHARACTERS:
-        raise ArgumentError("search_query", f"{len(query)} characters", accepted)
-    return query
-
-
-def _parse_choice(arguments: Mapping[str, Any], parameter: str, choices: Any, default: T) -> T:
-    value = arguments.get(parameter)
-    if is_blank(value):
-        return default
-    spelling_to_choice = {_fold(choice): choice for choice in get_args(choices)}
-    choice = spelling_to_choice.get(_fold(value)) if isinstance(value, str) else None
-    if choice is None:
-        raise ArgumentError(parameter, show_value(value), ", ".join(get_args(choices)))
-    return cast(T, choice)
-
-
-def _parse_domain_filter(value: Any) -> tuple[Site, ...]:
-    accepted = f"sites such as docs.python.org or github.com/encode/httpx, at most {MAX_FILTER_CHARACTERS} characters"
-    if isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
-        value = ",".join(value)
-    if is_blank(value):
-        return ()
-    if not isinstance(value, str):
-        raise ArgumentError("search_domain_filter", show_value(value), accepted)
-    if len(value) > MAX_FILTER_CHARACTERS:
-        raise ArgumentError("search_domain_filter", f"{len(value)} characters", accepted)
-    try:
-        return parse_sites(value)
-    except ValueError:
-        raise ArgumentError("search_domain_filter", show_value(value), accepted) from None
-
-
-def _fold(text: str) -> str:
-    return re.sub(r"[\s_-]", "", text).casefold()
 
 
 # -- Network ----------------------------------------------------------------------------------------------------
@@ -822,17 +822,36 @@ MAC_KEYCHAIN = "/Library/Keychains/System.keychain"
 _PEM_BLOCK = re.compile(rb"-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----")
 
 
-def ca_pem(settings: Settings) -> bytes:
-    """Every certificate trusted, as PEM: the system's, those of SSL_CERT_FILE and SSL_CERT_DIR, the setting's file.
+def _files_in(folders: Iterable[str]) -> list[str]:
+    paths: list[str] = []
+    for folder in filter(None, folders):
+        with contextlib.suppress(OSError):
+            paths += sorted(entry.path for entry in os.scandir(folder) if entry.is_file())
+    return paths
 
-    They add up, since the certificate of a proxy must not shut out what does not pass through it.
-    """
-    return b"\n".join(_load_certificates(settings)[1]) + b"\n"
+
+def _read_files(paths: Iterable[str]) -> bytes:
+    content = b""
+    for path in dict.fromkeys(filter(None, paths)):
+        with contextlib.suppress(OSError), open(path, "rb") as file:
+            content += file.read() + b"\n"
+    return content
 
 
-def ssl_context(settings: Settings) -> ssl.SSLContext:
-    """The TLS side of a page fetch: host names are verified against `ca_pem`."""
-    return _load_certificates(settings)[0]
+def _system_pem() -> bytes:
+    import ssl
+    import subprocess
+
+    if sys.platform == "win32":
+        store = ssl.create_default_context().get_ca_certs(binary_form=True)
+        return "".join(map(ssl.DER_cert_to_PEM_cert, store)).encode()
+    paths = ssl.get_default_verify_paths()
+    pem = _read_files([paths.openssl_cafile, *SYSTEM_CA_FILES]) or _read_files(_files_in([paths.openssl_capath]))
+    if sys.platform == "darwin":
+        command = ["/usr/bin/security", "find-certificate", "-a", "-p", MAC_KEYCHAIN]
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            pem += subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=5).stdout
+    return pem
 
 
 def _load_certificates(settings: Settings) -> tuple[ssl.SSLContext, list[bytes]]:
@@ -854,36 +873,17 @@ def _load_certificates(settings: Settings) -> tuple[ssl.SSLContext, list[bytes]]
     return context, blocks
 
 
-def _system_pem() -> bytes:
-    import ssl
-    import subprocess
+def ca_pem(settings: Settings) -> bytes:
+    """Every certificate trusted, as PEM: the system's, those of SSL_CERT_FILE and SSL_CERT_DIR, the setting's file.
 
-    if sys.platform == "win32":
-        store = ssl.create_default_context().get_ca_certs(binary_form=True)
-        return "".join(map(ssl.DER_cert_to_PEM_cert, store)).encode()
-    paths = ssl.get_default_verify_paths()
-    pem = _read_files([paths.openssl_cafile, *SYSTEM_CA_FILES]) or _read_files(_files_in([paths.openssl_capath]))
-    if sys.platform == "darwin":
-        command = ["/usr/bin/security", "find-certificate", "-a", "-p", MAC_KEYCHAIN]
-        with contextlib.suppress(OSError, subprocess.SubprocessError):
-            pem += subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=5).stdout
-    return pem
+    They add up, since the certificate of a proxy must not shut out what does not pass through it.
+    """
+    return b"\n".join(_load_certificates(settings)[1]) + b"\n"
 
 
-def _files_in(folders: Iterable[str]) -> list[str]:
-    paths: list[str] = []
-    for folder in filter(None, folders):
-        with contextlib.suppress(OSError):
-            paths += sorted(entry.path for entry in os.scandir(folder) if entry.is_file())
-    return paths
-
-
-def _read_files(paths: Iterable[str]) -> bytes:
-    content = b""
-    for path in dict.fromkeys(filter(None, paths)):
-        with contextlib.suppress(OSError), open(path, "rb") as file:
-            content += file.read() + b"\n"
-    return content
+def ssl_context(settings: Settings) -> ssl.SSLContext:
+    """The TLS side of a page fetch: host names are verified against `ca_pem`."""
+    return _load_certificates(settings)[0]
 
 
 # -- Tasks ------------------------------------------------------------------------------------------------------
@@ -1027,6 +1027,31 @@ class EngineBackend(Protocol):
     async def __call__(self, engine: str, query: EngineQuery) -> list[SearchHit]: ...
 
 
+def normalize_url(url: str) -> str:
+    """What addresses of the same page have in common; to compare, never to show.
+
+    >>> normalize_url("http://www.Example.com:80/a/?b=2&a=1&utm_source=x#top")
+    'example.com/a?a=1&b=2'
+    """
+    try:
+        parts = urlsplit(url)
+        port = "" if parts.port in (None, 80, 443) else f":{parts.port}"
+    except ValueError:  # brackets or a port that make no address
+        return url
+    host = ascii_host(parts.hostname or "").removeprefix("www.")
+    parameters = sorted(item for item in parts.query.split("&") if item and not _TRACKING_PARAMETER.match(item))
+    return f"{host}{port}{parts.path.rstrip('/')}?{'&'.join(parameters)}"
+
+
+def merge_hits(answers: Sequence[Sequence[SearchHit]]) -> list[SearchHit]:
+    """The hits of one or several engines, each page once: by rank, then in the order of the engines."""
+    hits: dict[str, SearchHit] = {}
+    for hit in itertools.chain.from_iterable(itertools.zip_longest(*answers)):
+        if hit:
+            hits.setdefault(normalize_url(hit.url), hit)
+    return list(hits.values())
+
+
 def parse_hits(rows: Iterable[tuple[str, str, str]]) -> list[SearchHit]:
     """Rows of (title, URL, snippet) as hits, a page once; advertisements and rows that lead nowhere are left out.
 
@@ -1044,31 +1069,6 @@ def parse_hits(rows: Iterable[tuple[str, str, str]]) -> list[SearchHit]:
         if hit.title and leads_somewhere and not _AD_URL.match(hit.url):
             hits.append(hit)
     return merge_hits([hits])
-
-
-def merge_hits(answers: Sequence[Sequence[SearchHit]]) -> list[SearchHit]:
-    """The hits of one or several engines, each page once: by rank, then in the order of the engines."""
-    hits: dict[str, SearchHit] = {}
-    for hit in itertools.chain.from_iterable(itertools.zip_longest(*answers)):
-        if hit:
-            hits.setdefault(normalize_url(hit.url), hit)
-    return list(hits.values())
-
-
-def normalize_url(url: str) -> str:
-    """What addresses of the same page have in common; to compare, never to show.
-
-    >>> normalize_url("http://www.Example.com:80/a/?b=2&a=1&utm_source=x#top")
-    'example.com/a?a=1&b=2'
-    """
-    try:
-        parts = urlsplit(url)
-        port = "" if parts.port in (None, 80, 443) else f":{parts.port}"
-    except ValueError:  # brackets or a port that make no address
-        return url
-    host = ascii_host(parts.hostname or "").removeprefix("www.")
-    parameters = sorted(item for item in parts.query.split("&") if item and not _TRACKING_PARAMETER.match(item))
-    return f"{host}{port}{parts.path.rstrip('/')}?{'&'.join(parameters)}"
 
 
 # One engine: ddgs tells every failure as "No results found.", so the outcome is read from the engine's response.
@@ -1093,6 +1093,18 @@ class EngineResponse:
     rows: tuple[tuple[str, str, str], ...] = ()
 
 
+def parse_retry_after(text: str, now_unix_seconds: float) -> float | None:
+    """The seconds that a `Retry-After` header asks for, given as a number or a date; None without a readable one."""
+    from email.utils import parsedate_to_datetime
+
+    try:
+        is_number = text.strip().isdecimal()
+        seconds = float(text) if is_number else parsedate_to_datetime(text).timestamp() - now_unix_seconds
+    except (TypeError, ValueError):
+        return None
+    return min(max(seconds, 1.0), MAX_RETRY_AFTER_SECONDS)
+
+
 def read_response(engine: str, response: EngineResponse) -> list[SearchHit]:
     """The hits of a response, [] when nothing matches; raises SearchError for everything else."""
     traits = TRAITS_BY_ENGINE[engine]
@@ -1112,18 +1124,6 @@ def read_response(engine: str, response: EngineResponse) -> list[SearchHit]:
         raise SearchError("engine error", message, retry_after_seconds=retry_after_seconds)
     message = f"{traits.title} refuses to search for now ({reason})"
     raise SearchError("rate limited", message, retry_after_seconds=retry_after_seconds)
-
-
-def parse_retry_after(text: str, now_unix_seconds: float) -> float | None:
-    """The seconds that a `Retry-After` header asks for, given as a number or a date; None without a readable one."""
-    from email.utils import parsedate_to_datetime
-
-    try:
-        is_number = text.strip().isdecimal()
-        seconds = float(text) if is_number else parsedate_to_datetime(text).timestamp() - now_unix_seconds
-    except (TypeError, ValueError):
-        return None
-    return min(max(seconds, 1.0), MAX_RETRY_AFTER_SECONDS)
 
 
 # What primp says of a request that failed: its classes are coarse, so its text decides, and the first match. {peer} is
@@ -1207,6 +1207,25 @@ def observing_engine(engine: str) -> Any:
     return ObservingEngine
 
 
+@contextlib.contextmanager
+def ca_path(pem: bytes) -> Iterator[str]:
+    """The path of a file that holds `pem`, since primp takes certificates in no other way; it is gone afterwards."""
+    if sys.platform == "linux":  # in memory: a read-only system may have no place for a file
+        with open(os.memfd_create("ca"), "wb") as file:
+            file.write(pem)
+            file.flush()
+            yield f"/proc/self/fd/{file.fileno()}"
+        return
+    import tempfile  # costs the start 5 ms
+
+    with tempfile.NamedTemporaryFile(suffix=".pem", delete=False) as named_file:
+        named_file.write(pem)
+    try:
+        yield named_file.name
+    finally:
+        os.unlink(named_file.name)
+
+
 def ask_ddgs(engine: str, query: EngineQuery, settings: Settings, load_pem: Callable[[], bytes]) -> list[SearchHit]:
     """Asks one engine through ddgs, as `EngineBackend` says; blocks until it answered.
 
@@ -1232,25 +1251,6 @@ def ask_ddgs(engine: str, query: EngineQuery, settings: Settings, load_pem: Call
     return read_response(
         engine, replace(observer.response, rows=tuple((row.title, row.href, row.body) for row in rows))
     )
-
-
-@contextlib.contextmanager
-def ca_path(pem: bytes) -> Iterator[str]:
-    """The path of a file that holds `pem`, since primp takes certificates in no other way; it is gone afterwards."""
-    if sys.platform == "linux":  # in memory: a read-only system may have no place for a file
-        with open(os.memfd_create("ca"), "wb") as file:
-            file.write(pem)
-            file.flush()
-            yield f"/proc/self/fd/{file.fileno()}"
-        return
-    import tempfile  # costs the start 5 ms
-
-    with tempfile.NamedTemporaryFile(suffix=".pem", delete=False) as named_file:
-        named_file.write(pem)
-    try:
-        yield named_file.name
-    finally:
-        os.unlink(named_file.name)
 
 
 def ddgs_backend(settings: Settings) -> EngineBackend:
@@ -1341,6 +1341,33 @@ def engines_for(query: EngineQuery) -> list[str]:
     return [engine for engine in engines if honours(TRAITS_BY_ENGINE[engine])] or engines
 
 
+# A search that failed has the first of these outcomes that one of its engines had; what a retry can do about it.
+RETRY_ADVICE: Final[dict[Outcome, tuple[str, float | None]]] = {
+    "certificate refused": ("A retry cannot help before that is put right.", None),
+    "rate limited": ("A retry can help in {seconds} seconds, not before.", FIRST_REST_SECONDS),
+    "unreachable": ("A retry cannot help before the connection works again.", None),
+    "timed out": ("A retry may help in {seconds} seconds.", 10.0),
+    "engine error": ("A retry may help in {seconds} seconds.", 30.0),
+}
+
+
+def combine_failures(failures: Mapping[str, SearchError], attempts: tuple[Attempt, ...] = ()) -> SearchError:
+    """What the model is told when no engine answered: each kind of failure once, and what a retry can do."""
+    by_outcome: dict[Outcome, list[str]] = {}
+    for engine, failure in failures.items():
+        by_outcome.setdefault(failure.outcome, []).append(engine)
+    clauses = []
+    for outcome, (engine, *others) in by_outcome.items():
+        titles = ", ".join(TRAITS_BY_ENGINE[other].title for other in others)
+        clauses.append(f"{failures[engine]}" + (f" (also {outcome}: {titles})" if others else ""))
+    outcome = next(outcome for outcome in RETRY_ADVICE if outcome in by_outcome)
+    advice, default_seconds = RETRY_ADVICE[outcome]
+    told_seconds = [failures[engine].retry_after_seconds for engine in by_outcome[outcome]]
+    seconds = min((told for told in told_seconds if told is not None), default=default_seconds)
+    text = f"Search failed: {'; '.join(clauses)}. {advice.format(seconds=math.ceil(seconds or 0))}"
+    return SearchError(outcome, text, retry_after_seconds=seconds, attempts=attempts)
+
+
 class EngineRace:
     """One search: engines asked in order, side by side when one is slow; the first answer with results wins."""
 
@@ -1422,31 +1449,8 @@ class EngineRace:
         return tuple(Attempt(engine.name, outcome, round((end - at) * 1000)) for engine, at, outcome, end in rows)
 
 
-# A search that failed has the first of these outcomes that one of its engines had; what a retry can do about it.
-RETRY_ADVICE: Final[dict[Outcome, tuple[str, float | None]]] = {
-    "certificate refused": ("A retry cannot help before that is put right.", None),
-    "rate limited": ("A retry can help in {seconds} seconds, not before.", FIRST_REST_SECONDS),
-    "unreachable": ("A retry cannot help before the connection works again.", None),
-    "timed out": ("A retry may help in {seconds} seconds.", 10.0),
-    "engine error": ("A retry may help in {seconds} seconds.", 30.0),
-}
-
-
-def combine_failures(failures: Mapping[str, SearchError], attempts: tuple[Attempt, ...] = ()) -> SearchError:
-    """What the model is told when no engine answered: each kind of failure once, and what a retry can do."""
-    by_outcome: dict[Outcome, list[str]] = {}
-    for engine, failure in failures.items():
-        by_outcome.setdefault(failure.outcome, []).append(engine)
-    clauses = []
-    for outcome, (engine, *others) in by_outcome.items():
-        titles = ", ".join(TRAITS_BY_ENGINE[other].title for other in others)
-        clauses.append(f"{failures[engine]}" + (f" (also {outcome}: {titles})" if others else ""))
-    outcome = next(outcome for outcome in RETRY_ADVICE if outcome in by_outcome)
-    advice, default_seconds = RETRY_ADVICE[outcome]
-    told_seconds = [failures[engine].retry_after_seconds for engine in by_outcome[outcome]]
-    seconds = min((told for told in told_seconds if told is not None), default=default_seconds)
-    text = f"Search failed: {'; '.join(clauses)}. {advice.format(seconds=math.ceil(seconds or 0))}"
-    return SearchError(outcome, text, retry_after_seconds=seconds, attempts=attempts)
+def _hit_bytes(outcome: SearchOutcome) -> int:
+    return sum(len(text.encode()) for hit in outcome.hits for text in (hit.title, hit.url, hit.snippet))
 
 
 class EngineSearch:
@@ -1462,10 +1466,6 @@ class EngineSearch:
         race = EngineRace(query, [self._engines[name] for name in engines_for(replace(query, engines=allowed))])
         outcome, is_kept = await self._memory.get(query, race.run, KEEP_SECONDS_BY_TIMELIMIT[query.timelimit])
         return replace(outcome, attempts=(), is_cached=True) if is_kept else outcome
-
-
-def _hit_bytes(outcome: SearchOutcome) -> int:
-    return sum(len(text.encode()) for hit in outcome.hits for text in (hit.title, hit.url, hit.snippet))
 
 
 # -- Fetch ------------------------------------------------------------------------------------------------------
@@ -1535,29 +1535,6 @@ LOCAL_SUFFIXES: Final = (
 )  # fmt: skip
 
 
-def refuse_address(host: str, addresses: Iterable[str], allow_private: bool) -> str | None:
-    """Why no page is read from `host` at `addresses` (a word of PAGE_REASONS), None if nothing speaks against it.
-
-    Without addresses only the name is judged, which is all that can be done when a proxy resolves it.
-
-    >>> refuse_address("example.com", ["93.184.215.14", "10.0.0.1"], allow_private=False)
-    'private address'
-    """
-    name = ascii_host(host.strip("[]"))
-    literal = _parse_address(name)
-    if literal is None:
-        last_label = name.rpartition(".")[2]
-        # A number in any spelling but the canonical one is read as different addresses by different programs.
-        if not re.fullmatch(r"[a-z0-9_.-]*[a-z0-9]", name) or re.fullmatch(r"[0-9]+|0x[0-9a-f]*", last_label):
-            return "bad address"
-        if not allow_private and ("." not in name or name.endswith(LOCAL_SUFFIXES)):
-            return "private address"
-    for address in map(_parse_address, [*addresses, *([name] if literal else [])]):
-        if address is None or not all(_is_open(inner, allow_private) for inner in _addresses_inside(address)):
-            return "private address"
-    return None
-
-
 def _parse_address(text: str) -> IPv4Address | IPv6Address | None:
     import ipaddress
 
@@ -1565,6 +1542,12 @@ def _parse_address(text: str) -> IPv4Address | IPv6Address | None:
         return ipaddress.ip_address(text)
     except ValueError:
         return None
+
+
+def _is_within(address: IPv4Address | IPv6Address, networks: Iterable[str]) -> bool:
+    import ipaddress
+
+    return any(address in ipaddress.ip_network(network) for network in networks)
 
 
 def _addresses_inside(address: IPv4Address | IPv6Address) -> list[IPv4Address | IPv6Address]:
@@ -1586,10 +1569,27 @@ def _is_open(address: IPv4Address | IPv6Address, allow_private: bool) -> bool:
     return address.version == 4 or _is_within(address, (PUBLIC_IPV6_NETWORK,))
 
 
-def _is_within(address: IPv4Address | IPv6Address, networks: Iterable[str]) -> bool:
-    import ipaddress
+def refuse_address(host: str, addresses: Iterable[str], allow_private: bool) -> str | None:
+    """Why no page is read from `host` at `addresses` (a word of PAGE_REASONS), None if nothing speaks against it.
 
-    return any(address in ipaddress.ip_network(network) for network in networks)
+    Without addresses only the name is judged, which is all that can be done when a proxy resolves it.
+
+    >>> refuse_address("example.com", ["93.184.215.14", "10.0.0.1"], allow_private=False)
+    'private address'
+    """
+    name = ascii_host(host.strip("[]"))
+    literal = _parse_address(name)
+    if literal is None:
+        last_label = name.rpartition(".")[2]
+        # A number in any spelling but the canonical one is read as different addresses by different programs.
+        if not re.fullmatch(r"[a-z0-9_.-]*[a-z0-9]", name) or re.fullmatch(r"[0-9]+|0x[0-9a-f]*", last_label):
+            return "bad address"
+        if not allow_private and ("." not in name or name.endswith(LOCAL_SUFFIXES)):
+            return "private address"
+    for address in map(_parse_address, [*addresses, *([name] if literal else [])]):
+        if address is None or not all(_is_open(inner, allow_private) for inner in _addresses_inside(address)):
+            return "private address"
+    return None
 
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]  # host, port -> addresses; OSError when there are none
@@ -1689,66 +1689,6 @@ def return_freed_memory() -> None:
         ctypes.CDLL(None).mallopt(MALLOPT_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
 
 
-class HttpPageFetcher:
-    """The real PageFetcher: one shared httpx.AsyncClient, opened by the first page."""
-
-    def __init__(self, settings: Settings, resolve: Resolve = resolve_host) -> None:
-        self._settings = settings
-        self._resolve = resolve
-        self._client: httpx.AsyncClient | None = None
-
-    async def __call__(self, url: str, language: str) -> Page:
-        try:
-            return await asyncio.wait_for(self._fetch(url, language), PAGE_TIMEOUT_SECONDS)
-        except PageError:
-            raise
-        except Exception as ex:  # whatever a hostile page brings about costs its extract, nothing more
-            logger.debug("A page could not be read", exc_info=True)
-            raise PageError(_reason_of(ex)) from ex
-
-    async def aclose(self) -> None:
-        """Closes the connections."""
-        if self._client:
-            await self._client.aclose()
-
-    def _open_client(self) -> httpx.AsyncClient:
-        from http.cookiejar import CookieJar, DefaultCookiePolicy
-
-        import httpx
-
-        return_freed_memory()
-        for name in () if self._settings.log_queries else ("httpx", "httpcore"):
-            logging.getLogger(name).setLevel(logging.WARNING)  # below it they tell every address
-        return httpx.AsyncClient(
-            transport=cast("httpx.AsyncBaseTransport", CheckedTransport(self._settings, self._resolve)),
-            timeout=httpx.Timeout(READ_TIMEOUT_SECONDS, connect=CONNECT_TIMEOUT_SECONDS),
-            headers=REQUEST_HEADERS,
-            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # pages share a client, never a cookie
-            follow_redirects=False,
-            trust_env=False,
-        )
-
-    async def _fetch(self, url: str, language: str) -> Page:
-        import httpx
-
-        self._client = client = self._client or self._open_client()
-        cookies = httpx.Cookies()  # for this page's redirects: some sites redirect until their cookie comes back
-        request = client.build_request("GET", url, headers={"Accept-Language": language} if language else None)
-        for _ in range(MAX_REDIRECTS + 1):
-            if request.url.scheme not in {"http", "https"} or request.url.userinfo or not request.url.host:
-                raise PageError("bad address")
-            cookies.set_cookie_header(request)
-            response = await client.send(request, stream=True)
-            try:
-                if not response.next_request:
-                    return await _read_page(response)
-                cookies.extract_cookies(response)
-                request = response.next_request
-            finally:
-                await response.aclose()
-        raise PageError("too many redirects")
-
-
 def _reason_of(error: BaseException) -> str:
     import ssl
 
@@ -1776,30 +1716,6 @@ _HTML_START = re.compile(r"(?i)\s*(<\?xml[^>]*>\s*)?<(!--|(!doctype html|html|he
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 SNIFFED_CHARACTERS: Final = 1_024
 MAX_CONTROL_CHARACTERS: Final = 32  # among these; a stray NUL is still text, a picture has hundreds
-
-
-async def _read_page(response: httpx.Response) -> Page:
-    if response.headers.get("cf-mitigated"):
-        raise PageError("bot challenge")
-    if not response.is_success or response.status_code in {204, 205, 206}:
-        raise PageError(f"http {response.status_code}")
-    content_type = response.headers.get("content-type", "")
-    media_type = content_type.partition(";")[0].strip().lower()
-    is_download = response.headers.get("content-disposition", "").strip().lower().startswith("attachment")
-    if media_type not in HTML_TYPES + TEXT_TYPES and ("/" in media_type or is_download):
-        raise PageError("media type")
-    body = await _read_body(response)
-    text = await call_in_thread(decode_body, body, content_type)  # up to 0.3 s for 4 MiB of nonsense
-    start = text[:SNIFFED_CHARACTERS]
-    if start.startswith("%PDF-") or len(_CONTROL.findall(start)) > MAX_CONTROL_CHARACTERS:
-        raise PageError("media type")  # a file that is called text by mistake
-    if "/" not in media_type:
-        media_type = "text/html" if _HTML_START.match(start) else "text/plain"
-    if not text.strip():
-        raise PageError("empty")
-    if media_type in HTML_TYPES and is_wall(text, str(response.url)):
-        raise PageError("bot challenge")
-    return Page(str(response.url), media_type, text)
 
 
 async def _read_body(response: httpx.Response) -> bytearray:
@@ -1861,6 +1777,15 @@ def is_wall(html: str, url: str) -> bool:
     return len(" ".join(_UNSEEN.sub(" ", html).split())) <= MAX_WALL_TEXT_CHARACTERS
 
 
+BOMS: Final = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
+MAX_BROKEN_SHARE: Final = 0.02  # of the characters beyond ASCII; a wrong charset breaks far more
+SURE_UTF8_BYTES: Final = 8  # so many in well-formed sequences do not happen by chance in another charset
+_META_CHARSET = re.compile(
+    rb"(?i)<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]+)|^\s*<\?xml[^>]{0,100}?encoding=[\"']([\w.:-]+)"
+)
+META_BYTES: Final = 4096  # browsers look at 1,024; some pages put their scripts first
+
+
 # As browsers read a label: wider than it says (https://encoding.spec.whatwg.org/#names-and-labels).
 WIDER_CODEC: Final = {
     "ascii": "cp1252", "big5": "big5hkscs", "euc_kr": "cp949", "gb2312": "gb18030", "gbk": "gb18030",
@@ -1871,15 +1796,50 @@ _CHARSET_CODEC = re.compile(
     r"utf-8|utf-16-[lb]e|gb18030|big5hkscs|cp932|euc_jp|iso2022_jp|cp949|koi8-[ru]|mac-(roman|cyrillic)|"
     r"iso8859-\d+|cp125\d|cp874|cp866"
 )
-BOMS: Final = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
-_META_CHARSET = re.compile(
-    rb"(?i)<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]+)|^\s*<\?xml[^>]{0,100}?encoding=[\"']([\w.:-]+)"
-)
-META_BYTES: Final = 4096  # browsers look at 1,024; some pages put their scripts first
+
+
+def _codec_of(label: str) -> str:
+    """Python's codec for a charset label, "" for a label that names no charset."""
+    with contextlib.suppress(LookupError):
+        name = re.sub(r"^windows-", "cp", re.sub(r"^(x-|cn-)", "", label.lower()))
+        codec = codecs.lookup(name).name
+        codec = WIDER_CODEC.get(codec, codec)
+        return codec if _CHARSET_CODEC.fullmatch(codec) else ""
+    return ""
+
+
+def _labelled_codecs(body: bytes | bytearray, content_type: str) -> Iterator[str]:
+    """The codecs that header and `<meta>` name, then UTF-8; UTF-16 by its NUL bytes only, whatever they say."""
+    start = body[:META_BYTES]
+    nul_counts = start[::2].count(0), start[1::2].count(0)
+    if max(nul_counts) > len(start) // 8 and min(nul_counts) == 0:
+        yield "utf-16-be" if nul_counts[0] else "utf-16-le"
+    header = re.search(r"(?i)charset\s*=\s*[\"']?\s*([\w.:-]+)", content_type)
+    meta = _META_CHARSET.search(re.sub(rb"(?s)<!--.*?(-->|$)", b"", start))
+    for label in (header[1] if header else "", (meta[1] or meta[2]).decode("ascii") if meta else "", "utf-8"):
+        codec = _codec_of(label)
+        if codec and not codec.startswith("utf-16"):
+            yield codec
+
+
 DETECTION_BYTES: Final = 16_384  # some 20 ms of chardet, and more than it needs
 MAX_LETTER_RUN_BYTES: Final = 32  # no word is longer, and in no charset do so many letters stand for anything else
-MAX_BROKEN_SHARE: Final = 0.02  # of the characters beyond ASCII; a wrong charset breaks far more
-SURE_UTF8_BYTES: Final = 8  # so many in well-formed sequences do not happen by chance in another charset
+
+
+def _detect_codec(body: bytes | bytearray) -> str:
+    """The likely codec of a body without a usable label, by what lies between its tags; else windows-1252."""
+    import chardet
+
+    sample = b""
+    for match in re.finditer(rb"[^<>\n]+", body):
+        if not match[0].isascii():
+            sample += match[0][: DETECTION_BYTES - len(sample)] + b"\n"
+        if len(sample) >= DETECTION_BYTES:
+            break
+    # chardet's patterns take quadratic time over a run of letters: half a minute for 16 KiB of them.
+    sample = re.sub(rb"[A-Za-z]{%d,}" % MAX_LETTER_RUN_BYTES, b" ", sample)
+    charset = chardet.detect(sample)["encoding"] or ""
+    return "cp1251" if charset == "MacCyrillic" else _codec_of(charset) or "cp1252"  # no page is in MacCyrillic
 
 
 def decode_body(body: bytes | bytearray, content_type: str = "") -> str:
@@ -1903,44 +1863,88 @@ def decode_body(body: bytes | bytearray, content_type: str = "") -> str:
     return body.decode(_detect_codec(body), errors="replace")
 
 
-def _labelled_codecs(body: bytes | bytearray, content_type: str) -> Iterator[str]:
-    """The codecs that header and `<meta>` name, then UTF-8; UTF-16 by its NUL bytes only, whatever they say."""
-    start = body[:META_BYTES]
-    nul_counts = start[::2].count(0), start[1::2].count(0)
-    if max(nul_counts) > len(start) // 8 and min(nul_counts) == 0:
-        yield "utf-16-be" if nul_counts[0] else "utf-16-le"
-    header = re.search(r"(?i)charset\s*=\s*[\"']?\s*([\w.:-]+)", content_type)
-    meta = _META_CHARSET.search(re.sub(rb"(?s)<!--.*?(-->|$)", b"", start))
-    for label in (header[1] if header else "", (meta[1] or meta[2]).decode("ascii") if meta else "", "utf-8"):
-        codec = _codec_of(label)
-        if codec and not codec.startswith("utf-16"):
-            yield codec
+async def _read_page(response: httpx.Response) -> Page:
+    if response.headers.get("cf-mitigated"):
+        raise PageError("bot challenge")
+    if not response.is_success or response.status_code in {204, 205, 206}:
+        raise PageError(f"http {response.status_code}")
+    content_type = response.headers.get("content-type", "")
+    media_type = content_type.partition(";")[0].strip().lower()
+    is_download = response.headers.get("content-disposition", "").strip().lower().startswith("attachment")
+    if media_type not in HTML_TYPES + TEXT_TYPES and ("/" in media_type or is_download):
+        raise PageError("media type")
+    body = await _read_body(response)
+    text = await call_in_thread(decode_body, body, content_type)  # up to 0.3 s for 4 MiB of nonsense
+    start = text[:SNIFFED_CHARACTERS]
+    if start.startswith("%PDF-") or len(_CONTROL.findall(start)) > MAX_CONTROL_CHARACTERS:
+        raise PageError("media type")  # a file that is called text by mistake
+    if "/" not in media_type:
+        media_type = "text/html" if _HTML_START.match(start) else "text/plain"
+    if not text.strip():
+        raise PageError("empty")
+    if media_type in HTML_TYPES and is_wall(text, str(response.url)):
+        raise PageError("bot challenge")
+    return Page(str(response.url), media_type, text)
 
 
-def _codec_of(label: str) -> str:
-    """Python's codec for a charset label, "" for a label that names no charset."""
-    with contextlib.suppress(LookupError):
-        name = re.sub(r"^windows-", "cp", re.sub(r"^(x-|cn-)", "", label.lower()))
-        codec = codecs.lookup(name).name
-        codec = WIDER_CODEC.get(codec, codec)
-        return codec if _CHARSET_CODEC.fullmatch(codec) else ""
-    return ""
+class HttpPageFetcher:
+    """The real PageFetcher: one shared httpx.AsyncClient, opened by the first page."""
 
+    def __init__(self, settings: Settings, resolve: Resolve = resolve_host) -> None:
+        self._settings = settings
+        self._resolve = resolve
+        self._client: httpx.AsyncClient | None = None
 
-def _detect_codec(body: bytes | bytearray) -> str:
-    """The likely codec of a body without a usable label, by what lies between its tags; else windows-1252."""
-    import chardet
+    async def __call__(self, url: str, language: str) -> Page:
+        try:
+            return await asyncio.wait_for(self._fetch(url, language), PAGE_TIMEOUT_SECONDS)
+        except PageError:
+            raise
+        except Exception as ex:  # whatever a hostile page brings about costs its extract, nothing more
+            logger.debug("A page could not be read", exc_info=True)
+            raise PageError(_reason_of(ex)) from ex
 
-    sample = b""
-    for match in re.finditer(rb"[^<>\n]+", body):
-        if not match[0].isascii():
-            sample += match[0][: DETECTION_BYTES - len(sample)] + b"\n"
-        if len(sample) >= DETECTION_BYTES:
-            break
-    # chardet's patterns take quadratic time over a run of letters: half a minute for 16 KiB of them.
-    sample = re.sub(rb"[A-Za-z]{%d,}" % MAX_LETTER_RUN_BYTES, b" ", sample)
-    charset = chardet.detect(sample)["encoding"] or ""
-    return "cp1251" if charset == "MacCyrillic" else _codec_of(charset) or "cp1252"  # no page is in MacCyrillic
+    async def aclose(self) -> None:
+        """Closes the connections."""
+        if self._client:
+            await self._client.aclose()
+
+    def _open_client(self) -> httpx.AsyncClient:
+        from http.cookiejar import CookieJar, DefaultCookiePolicy
+
+        import httpx
+
+        return_freed_memory()
+        for name in () if self._settings.log_queries else ("httpx", "httpcore"):
+            logging.getLogger(name).setLevel(logging.WARNING)  # below it they tell every address
+        return httpx.AsyncClient(
+            transport=cast("httpx.AsyncBaseTransport", CheckedTransport(self._settings, self._resolve)),
+            timeout=httpx.Timeout(READ_TIMEOUT_SECONDS, connect=CONNECT_TIMEOUT_SECONDS),
+            headers=REQUEST_HEADERS,
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # pages share a client, never a cookie
+            follow_redirects=False,
+            trust_env=False,
+        )
+
+    async def _fetch(self, url: str, language: str) -> Page:
+        import httpx
+
+        self._client = client = self._client or self._open_client()
+        cookies = httpx.Cookies()  # for this page's redirects: some sites redirect until their cookie comes back
+        request = client.build_request("GET", url, headers={"Accept-Language": language} if language else None)
+        for _ in range(MAX_REDIRECTS + 1):
+            if request.url.scheme not in {"http", "https"} or request.url.userinfo or not request.url.host:
+                raise PageError("bad address")
+            cookies.set_cookie_header(request)
+            response = await client.send(request, stream=True)
+            try:
+                if not response.next_request:
+                    return await _read_page(response)
+                cookies.extract_cookies(response)
+                request = response.next_request
+            finally:
+                await response.aclose()
+        raise PageError("too many redirects")
 
 
 # -- Extract ----------------------------------------------------------------------------------------------------
@@ -2947,42 +2951,6 @@ class Answer:
     elapsed_ms: int = 0
 
 
-async def web_search(
-    request: SearchRequest,
-    settings: Settings,
-    *,
-    search: SearchBackend,
-    read_page: PageReader,
-    report: Report | None = None,
-) -> Answer:
-    """The whole way from a request to an answer; raises SearchError, and nothing for a page that fails.
-
-    1. The request becomes an engine query. 2. The search brings hits. 3. Hits from other sites than wanted are dropped.
-    4. The first pages are read, together. 5. Hits and extracts become results.
-    """
-    started = time.monotonic()
-    tell = report or _tell_nobody
-    await tell(0, 1 + EXTRACT_COUNT, "Searching")
-    query = build_engine_query(request, settings)
-    if settings.log_queries:
-        logger.info("Searching %r in %s", query.text, query.region)
-    outcome = await _within_clock(search(query))
-    hits = [hit for hit in outcome.hits if is_wanted(hit.url, request, settings)][:MAX_RESULTS]
-    left_seconds = CALL_TIMEOUT_SECONDS - (time.monotonic() - started) - ANSWER_RESERVE_SECONDS
-    budget_seconds = min(PAGE_TIMEOUT_SECONDS, left_seconds)  # reading included: a page that drips costs no more
-    readings = await read_extracts(hits[:EXTRACT_COUNT], request, settings, read_page, tell, budget_seconds)
-    extracts = [text for text, _ in readings]
-    return Answer(
-        results=tuple(itertools.starmap(assemble_result, itertools.zip_longest(hits, extracts, fillvalue=""))),
-        snippets=tuple(hit.snippet for hit in hits),
-        page_notes=tuple(note for _, note in readings),
-        engine=outcome.engine,
-        is_cached=outcome.is_cached,
-        attempts=outcome.attempts,
-        elapsed_ms=round((time.monotonic() - started) * 1000),
-    )
-
-
 async def _within_clock(search: Awaitable[SearchOutcome]) -> SearchOutcome:
     """The search's outcome, and a SearchError should it outlive the call's clock or be given up from inside.
 
@@ -3027,6 +2995,27 @@ class PageReader:
             return replace(page, text=await call_in_thread(extract_page, page))
 
 
+def choose_extract(text: str, snippet: str, word_limit: int) -> tuple[str, str]:
+    """The extract of a page's text and `extract`, or "" and the reason why the snippet is the better summary."""
+    extract = truncate_words(text, word_limit)
+    if not extract.strip():
+        return "", "no text"
+    if count_words(extract) < min(count_words(snippet), word_limit):
+        return "", "less text than the snippet"
+    return extract, "extract"
+
+
+def site_name(url: str) -> str:
+    """The host without `www.`, from the URL alone."""
+    return (split_url(url).hostname or "").removeprefix("www.")
+
+
+def favicon_url(url: str) -> str:
+    """`scheme://host[:port]/favicon.ico`, from the URL alone; "" for a URL without a host."""
+    parts = split_url(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/favicon.ico" if parts.hostname else ""
+
+
 async def read_extracts(
     hits: Sequence[SearchHit],
     request: SearchRequest,
@@ -3067,27 +3056,6 @@ async def read_extracts(
             task.cancel()
 
 
-def choose_extract(text: str, snippet: str, word_limit: int) -> tuple[str, str]:
-    """The extract of a page's text and `extract`, or "" and the reason why the snippet is the better summary."""
-    extract = truncate_words(text, word_limit)
-    if not extract.strip():
-        return "", "no text"
-    if count_words(extract) < min(count_words(snippet), word_limit):
-        return "", "less text than the snippet"
-    return extract, "extract"
-
-
-def site_name(url: str) -> str:
-    """The host without `www.`, from the URL alone."""
-    return (split_url(url).hostname or "").removeprefix("www.")
-
-
-def favicon_url(url: str) -> str:
-    """`scheme://host[:port]/favicon.ico`, from the URL alone; "" for a URL without a host."""
-    parts = split_url(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/favicon.ico" if parts.hostname else ""
-
-
 def assemble_result(hit: SearchHit, extract: str = "") -> SearchResult:
     """A hit and its extract, or "" for none, as the five fields; both were cleaned where they came in."""
     return SearchResult(
@@ -3097,6 +3065,64 @@ def assemble_result(hit: SearchHit, extract: str = "") -> SearchResult:
         site_name=site_name(hit.url),
         favicon=favicon_url(hit.url),
     )
+
+
+async def web_search(
+    request: SearchRequest,
+    settings: Settings,
+    *,
+    search: SearchBackend,
+    read_page: PageReader,
+    report: Report | None = None,
+) -> Answer:
+    """The whole way from a request to an answer; raises SearchError, and nothing for a page that fails.
+
+    1. The request becomes an engine query. 2. The search brings hits. 3. Hits from other sites than wanted are dropped.
+    4. The first pages are read, together. 5. Hits and extracts become results.
+    """
+    started = time.monotonic()
+    tell = report or _tell_nobody
+    await tell(0, 1 + EXTRACT_COUNT, "Searching")
+    query = build_engine_query(request, settings)
+    if settings.log_queries:
+        logger.info("Searching %r in %s", query.text, query.region)
+    outcome = await _within_clock(search(query))
+    hits = [hit for hit in outcome.hits if is_wanted(hit.url, request, settings)][:MAX_RESULTS]
+    left_seconds = CALL_TIMEOUT_SECONDS - (time.monotonic() - started) - ANSWER_RESERVE_SECONDS
+    budget_seconds = min(PAGE_TIMEOUT_SECONDS, left_seconds)  # reading included: a page that drips costs no more
+    readings = await read_extracts(hits[:EXTRACT_COUNT], request, settings, read_page, tell, budget_seconds)
+    extracts = [text for text, _ in readings]
+    return Answer(
+        results=tuple(itertools.starmap(assemble_result, itertools.zip_longest(hits, extracts, fillvalue=""))),
+        snippets=tuple(hit.snippet for hit in hits),
+        page_notes=tuple(note for _, note in readings),
+        engine=outcome.engine,
+        is_cached=outcome.is_cached,
+        attempts=outcome.attempts,
+        elapsed_ms=round((time.monotonic() - started) * 1000),
+    )
+
+
+def to_json(value: object) -> str:
+    """Compact JSON on one line, not escaped but for what some readers take for the end of a line."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    for separator in "\u2028\u2029\x85":
+        text = text.replace(separator, f"\\u{ord(separator):04x}")
+    return text
+
+
+def _json_bytes(value: object) -> int:
+    return len(to_json(value).encode())
+
+
+def _shorten(summary: str, shortest: str, excess_bytes: int) -> str:
+    """`summary` by `excess_bytes` of JSON shorter, or `shortest` where that is longer than what would be left."""
+    room = _json_bytes(summary) - excess_bytes
+    # An escape makes two bytes or more of one, so the length of text that fits has to be searched for.
+    lengths = range(len(summary.encode()) + 1)
+    length = bisect.bisect_right(lengths, room, key=lambda length: _json_bytes(truncate_bytes(summary, length))) - 1
+    cut = truncate_bytes(summary, length)
+    return cut if len(cut) > len(shortest) else min(summary, shortest, key=_json_bytes)
 
 
 def render_results(answer: Answer, max_bytes: int) -> str:
@@ -3117,28 +3143,6 @@ def render_results(answer: Answer, max_bytes: int) -> str:
     while results and _json_bytes(results) > max_bytes:
         results.pop()
     return to_json(results)
-
-
-def _shorten(summary: str, shortest: str, excess_bytes: int) -> str:
-    """`summary` by `excess_bytes` of JSON shorter, or `shortest` where that is longer than what would be left."""
-    room = _json_bytes(summary) - excess_bytes
-    # An escape makes two bytes or more of one, so the length of text that fits has to be searched for.
-    lengths = range(len(summary.encode()) + 1)
-    length = bisect.bisect_right(lengths, room, key=lambda length: _json_bytes(truncate_bytes(summary, length))) - 1
-    cut = truncate_bytes(summary, length)
-    return cut if len(cut) > len(shortest) else min(summary, shortest, key=_json_bytes)
-
-
-def _json_bytes(value: object) -> int:
-    return len(to_json(value).encode())
-
-
-def to_json(value: object) -> str:
-    """Compact JSON on one line, not escaped but for what some readers take for the end of a line."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    for separator in "\u2028\u2029\x85":
-        text = text.replace(separator, f"\\u{ord(separator):04x}")
-    return text
 
 
 # -- MCP server -------------------------------------------------------------------------------------------------
@@ -3235,6 +3239,20 @@ class Reply:
     diagnostics: dict[str, Any]
 
 
+def _diagnostics(attempts: Sequence[Attempt]) -> dict[str, Any]:
+    return {"attempts": [asdict(attempt) for attempt in attempts]}
+
+
+def _answer_diagnostics(answer: Answer) -> dict[str, Any]:
+    return {
+        "engine": answer.engine,
+        "cached": answer.is_cached,
+        "elapsed_ms": answer.elapsed_ms,
+        **_diagnostics(answer.attempts),
+        "pages": list(answer.page_notes),
+    }
+
+
 async def answer_call(
     arguments: Mapping[str, Any],
     settings: Settings,
@@ -3269,20 +3287,6 @@ async def answer_call(
         return Reply((INTERNAL_ERROR_TEXT, *notes), True, {})
     hint = () if answer.results else (NO_RESULTS_HINT,)
     return Reply((results, *hint, *notes), False, _answer_diagnostics(answer))
-
-
-def _diagnostics(attempts: Sequence[Attempt]) -> dict[str, Any]:
-    return {"attempts": [asdict(attempt) for attempt in attempts]}
-
-
-def _answer_diagnostics(answer: Answer) -> dict[str, Any]:
-    return {
-        "engine": answer.engine,
-        "cached": answer.is_cached,
-        "elapsed_ms": answer.elapsed_ms,
-        **_diagnostics(answer.attempts),
-        "pages": list(answer.page_notes),
-    }
 
 
 class SearchTool:
@@ -3429,6 +3433,35 @@ def take_stdio() -> tuple[BinaryIO, int]:
     return os.fdopen(source, "rb"), sink
 
 
+def _server_facts() -> dict[str, Any]:
+    return {"capabilities": {"tools": {"listChanged": False}}, "instructions": INSTRUCTIONS}
+
+
+def _server_info() -> dict[str, str]:
+    return {"name": SERVER_NAME, "title": TOOL_TITLE, "version": __version__}
+
+
+def _listed_tool() -> dict[str, Any]:
+    return dict(sorted({**tool_definition(), "annotations": dict(sorted(TOOL_ANNOTATIONS.items()))}.items()))
+
+
+def _fits(value: Any, shape: Any) -> bool:
+    """Whether a JSON value has a shape: the types it may have, the text it must be, or a table of shapes by key.
+
+    In a table `key?` may be missing, and `*` stands for any other key.
+    """
+    if not isinstance(shape, dict):
+        return value == shape if isinstance(shape, str) else type(value) in shape
+    if not isinstance(value, dict) or not {key for key in shape if key[-1] not in "?*"} <= set(value):
+        return False
+    any_other = shape.get("*", ())
+    return all(_fits(item, shape.get(key, shape.get(f"{key}?", any_other))) for key, item in value.items())
+
+
+def _is_plain_id(value: Any) -> bool:
+    return re.fullmatch(r'-?\d{1,15}|"[^"\\\x00-\x1f\x7f-\U0010ffff]{0,200}"', json.dumps(value)) is not None
+
+
 class Prelude:
     """Answers a host's handshake out of this module's constants, so that it does not wait for the SDK's import.
 
@@ -3491,38 +3524,54 @@ def is_sdk_known() -> bool:
     return any(re.fullmatch(rf"mcp-{SDK_VERSION}\.\d+\.dist-info", name) for name in names)
 
 
-def _server_facts() -> dict[str, Any]:
-    return {"capabilities": {"tools": {"listChanged": False}}, "instructions": INSTRUCTIONS}
-
-
-def _server_info() -> dict[str, str]:
-    return {"name": SERVER_NAME, "title": TOOL_TITLE, "version": __version__}
-
-
-def _listed_tool() -> dict[str, Any]:
-    return dict(sorted({**tool_definition(), "annotations": dict(sorted(TOOL_ANNOTATIONS.items()))}.items()))
-
-
-def _fits(value: Any, shape: Any) -> bool:
-    """Whether a JSON value has a shape: the types it may have, the text it must be, or a table of shapes by key.
-
-    In a table `key?` may be missing, and `*` stands for any other key.
-    """
-    if not isinstance(shape, dict):
-        return value == shape if isinstance(shape, str) else type(value) in shape
-    if not isinstance(value, dict) or not {key for key in shape if key[-1] not in "?*"} <= set(value):
-        return False
-    any_other = shape.get("*", ())
-    return all(_fits(item, shape.get(key, shape.get(f"{key}?", any_other))) for key, item in value.items())
-
-
-def _is_plain_id(value: Any) -> bool:
-    return re.fullmatch(r'-?\d{1,15}|"[^"\\\x00-\x1f\x7f-\U0010ffff]{0,200}"', json.dumps(value)) is not None
-
-
 def _has_envelope(params: Any) -> bool:
     meta = params.get("_meta") if isinstance(params, dict) else None
     return isinstance(meta, dict) and f"{_META_PREFIX}protocolVersion" in meta
+
+
+def refuse_line(line: bytes) -> str:
+    """The error that answers a line which is no message; "" for what must not be answered (a notification, an answer).
+
+    It carries the line's id where one can be read, so that the host does not wait for that answer.
+    """
+    message, error = None, INVALID_REQUEST
+    try:
+        message = json.loads(line.decode(errors="surrogateescape"))
+        to_json({"": message}).encode()  # fails on half a character, escaped or as stray bytes
+    except (ValueError, RecursionError):
+        error = PARSE_ERROR
+    given = message if isinstance(message, dict) else {}
+    if {"result", "error"} & set(given) or ("method" in given and "id" not in given):
+        return ""
+    request_id = given.get("id") if _is_plain_id(given.get("id")) else None
+    return to_json({"jsonrpc": "2.0", "id": request_id, "error": error})
+
+
+def host_pid() -> int:
+    """The process that started this program: the parent, or that one's parent where it is a binary's own unpacker."""
+    parent = os.getppid()
+    with contextlib.suppress(OSError):  # no `/proc`: the unpacker is watched instead
+        if getattr(sys, "frozen", False) and os.path.samefile(f"/proc/{parent}/exe", sys.executable):
+            with open(f"/proc/{parent}/stat", encoding="ascii", errors="replace") as file:
+                return int(file.read().rpartition(")")[2].split()[1])  # state, parent, ...
+    return parent
+
+
+async def leave_with_host(host: int) -> None:
+    """Ends the process when its host is gone: a stdin that something else holds open does not end then."""
+    while host_pid() == host:
+        await asyncio.sleep(HOST_CHECK_SECONDS)
+    leave()
+
+
+def warm_up() -> None:
+    """Loads what the first call needs, while nobody waits; what fails here fails again, and is told, in that call."""
+    for name in WARM_UP_MODULES:
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+    with contextlib.suppress(Exception):  # the parser, and the costly patterns of requests and of text
+        parse_request({"search_query": "x"})
+        truncate_words(extract_main_text(WARM_UP_PAGE), MAX_RESULTS)
 
 
 class StdioTransport:
@@ -3669,51 +3718,6 @@ class StdioTransport:
                 leave()  # nobody reads any more
 
 
-def refuse_line(line: bytes) -> str:
-    """The error that answers a line which is no message; "" for what must not be answered (a notification, an answer).
-
-    It carries the line's id where one can be read, so that the host does not wait for that answer.
-    """
-    message, error = None, INVALID_REQUEST
-    try:
-        message = json.loads(line.decode(errors="surrogateescape"))
-        to_json({"": message}).encode()  # fails on half a character, escaped or as stray bytes
-    except (ValueError, RecursionError):
-        error = PARSE_ERROR
-    given = message if isinstance(message, dict) else {}
-    if {"result", "error"} & set(given) or ("method" in given and "id" not in given):
-        return ""
-    request_id = given.get("id") if _is_plain_id(given.get("id")) else None
-    return to_json({"jsonrpc": "2.0", "id": request_id, "error": error})
-
-
-def host_pid() -> int:
-    """The process that started this program: the parent, or that one's parent where it is a binary's own unpacker."""
-    parent = os.getppid()
-    with contextlib.suppress(OSError):  # no `/proc`: the unpacker is watched instead
-        if getattr(sys, "frozen", False) and os.path.samefile(f"/proc/{parent}/exe", sys.executable):
-            with open(f"/proc/{parent}/stat", encoding="ascii", errors="replace") as file:
-                return int(file.read().rpartition(")")[2].split()[1])  # state, parent, ...
-    return parent
-
-
-async def leave_with_host(host: int) -> None:
-    """Ends the process when its host is gone: a stdin that something else holds open does not end then."""
-    while host_pid() == host:
-        await asyncio.sleep(HOST_CHECK_SECONDS)
-    leave()
-
-
-def warm_up() -> None:
-    """Loads what the first call needs, while nobody waits; what fails here fails again, and is told, in that call."""
-    for name in WARM_UP_MODULES:
-        with contextlib.suppress(Exception):
-            importlib.import_module(name)
-    with contextlib.suppress(Exception):  # the parser, and the costly patterns of requests and of text
-        parse_request({"search_query": "x"})
-        truncate_words(extract_main_text(WARM_UP_PAGE), MAX_RESULTS)
-
-
 def serve(settings: Settings, bad_settings: Sequence[BadSetting], *, use_prelude: bool = True) -> NoReturn:
     """Serves stdio until stdin ends or a signal comes, and ends the process."""
     leave_on_signals()
@@ -3773,29 +3777,6 @@ OPTION_BY_PARAMETER: Final = {
 }
 
 
-def run_search(options: Mapping[str, Any], settings: Settings) -> int:
-    """`search QUERY`: the tool's own code for a person, progress on stderr."""
-    arguments = {"search_query": " ".join(options["query"])}
-    arguments |= {parameter: options[parameter] for parameter in OPTION_BY_PARAMETER}
-    try:
-        parse_request(arguments)
-    except ArgumentError as error:
-        option = OPTION_BY_PARAMETER.get(error.parameter, "QUERY")
-        tell_person(f"{PROGRAM_NAME}: bad {option}: got {error.given}; accepted: {error.accepted}.")
-        return EXIT_USAGE
-    reply = asyncio.run(_search_once(arguments, settings))
-    results, *notes = reply.texts
-    if reply.is_error:
-        tell_person(results)
-    elif options["json"]:
-        say(results)
-    else:
-        say(format_results(json.loads(results)))
-    for note in notes:
-        tell_person(note)
-    return EXIT_FAILED if reply.is_error else EXIT_OK
-
-
 async def _search_once(arguments: Mapping[str, Any], settings: Settings) -> Reply:
     async def report(progress: float, total: float, message: str) -> None:
         tell_person(f"{message} ...")
@@ -3823,6 +3804,29 @@ def format_results(results: Sequence[SearchResult]) -> str:
         text = "\n".join(f"   {line}".rstrip() for line in result["summary"].split("\n"))
         blocks.append(f"{number}. {result['title']}\n   {result['url']}\n\n{text}\n")
     return "\n".join(blocks)
+
+
+def run_search(options: Mapping[str, Any], settings: Settings) -> int:
+    """`search QUERY`: the tool's own code for a person, progress on stderr."""
+    arguments = {"search_query": " ".join(options["query"])}
+    arguments |= {parameter: options[parameter] for parameter in OPTION_BY_PARAMETER}
+    try:
+        parse_request(arguments)
+    except ArgumentError as error:
+        option = OPTION_BY_PARAMETER.get(error.parameter, "QUERY")
+        tell_person(f"{PROGRAM_NAME}: bad {option}: got {error.given}; accepted: {error.accepted}.")
+        return EXIT_USAGE
+    reply = asyncio.run(_search_once(arguments, settings))
+    results, *notes = reply.texts
+    if reply.is_error:
+        tell_person(results)
+    elif options["json"]:
+        say(results)
+    else:
+        say(format_results(json.loads(results)))
+    for note in notes:
+        tell_person(note)
+    return EXIT_FAILED if reply.is_error else EXIT_OK
 
 
 @dataclass(frozen=True)
