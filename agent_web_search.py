@@ -79,6 +79,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 # -- Contract ---------------------------------------------------------------------------------------------------
+# What hosts, models and people rely on; a change of it is a decision, and stands in `docs/adr/`.
 
 SERVER_NAME: Final = "web-search-prime"  # the paid server's name: permission rules written for it stay valid
 PROGRAM_NAME: Final = "agent-web-search"
@@ -218,21 +219,19 @@ class SearchResult(TypedDict):
 
 
 # -- Limits -----------------------------------------------------------------------------------------------------
+# What bounds a call. A number that one section alone needs stands there.
 
 MAX_RESULTS: Final = 10
 EXTRACT_COUNT: Final = 3
 ENGINE_TIMEOUT_SECONDS: Final = 6.0
 SEARCH_TIMEOUT_SECONDS: Final = 12.0
 CALL_TIMEOUT_SECONDS: Final = 20.0  # one host gives every call up at 30 s
-FREEZE_SECONDS: Final = 30.0  # longer than any call: a loop that has not run for so long never will
 PAGE_TIMEOUT_SECONDS: Final = 8.0
 MAX_PAGE_BYTES: Final = 4 * 1024 * 1024
 MAX_REDIRECTS: Final = 5
 ANSWER_BYTES: Final = 40_000  # the lowest limit seen at a host, which cuts the middle out of anything longer
 # Hosts known to take more, by the name they give in `clientInfo`; the tool's `_meta` lifts Claude Code's limit to this.
 ANSWER_BYTES_BY_CLIENT: Final = {"claude-code": 200_000}
-PAGE_MEMORY_ENTRIES: Final = 100
-PAGE_MEMORY_BYTES: Final = 8 * 1024 * 1024
 ANSWER_RESERVE_SECONDS: Final = 0.5  # kept back from the call's clock, to put the answer together
 MAX_TITLE_CHARACTERS: Final = 300
 MAX_SNIPPET_CHARACTERS: Final = 1_000
@@ -305,6 +304,7 @@ class PageError(WebSearchError):
 
 
 # -- Text -------------------------------------------------------------------------------------------------------
+# Text from anywhere becomes text without what a reader cannot see, counted and cut by words.
 
 _LINE_BREAK = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 _ANSI_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[@-Z\\^-_])")
@@ -405,6 +405,7 @@ def truncate_words(text: str, limit: int) -> str:
 
 
 # -- Sites ------------------------------------------------------------------------------------------------------
+# What people paste as a site becomes a `Site`, which knows what URLs lie on it.
 
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
 _MAX_HOST_CHARACTERS = 253  # of DNS; encoding a longer name takes time and leads nowhere
@@ -477,6 +478,7 @@ def parse_sites(text: str) -> tuple[Site, ...]:
 
 
 # -- Settings ---------------------------------------------------------------------------------------------------
+# Flags and variables become `Settings`; what is wrong with them is told, not raised.
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 _TRUE_WORDS: Final = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(("0", "false", "no", "off"), False)
@@ -584,16 +586,12 @@ def setting_variable(name: str) -> str:
 PINNED_SETTINGS: Final = ("allow_domains", "deny_domains", "region", "engines")
 
 
-def _overlap(a: Site, b: Site) -> bool:
-    return a.covers(f"https://{b}/") or b.covers(f"https://{a}/")
-
-
 def _intersect_sites(left: tuple[Site, ...], right: tuple[Site, ...]) -> tuple[Site, ...]:
     """What lies on both sides; an empty side allows everything."""
     if not left or not right:
         return left or right
-    inner = [b if a.covers(f"https://{b}/") else a for a in left for b in right if _overlap(a, b)]
-    return tuple(dict.fromkeys(inner))
+    pairs = [*itertools.product(left, right), *itertools.product(right, left)]
+    return tuple(dict.fromkeys(inner for outer, inner in pairs if outer.covers(f"https://{inner}/")))
 
 
 def narrow_settings(settings: Settings, pins: object) -> Settings:
@@ -658,6 +656,7 @@ def load_settings(flags: Mapping[str, str | None], environ: Mapping[str, str]) -
 
 
 # -- Request ----------------------------------------------------------------------------------------------------
+# The arguments of a call become a `SearchRequest`, and that an `EngineQuery`.
 
 _HAN = r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af]"  # compiled when first used, as above
 _KANA_OR_HANGUL = r"[\u1100-\u11ff\u3040-\u30ff\u31f0-\u31ff\uac00-\ud7ff\uff66-\uff9f]"
@@ -775,6 +774,7 @@ def is_wanted(url: str, request: SearchRequest, settings: Settings) -> bool:
 
 
 # -- Network ----------------------------------------------------------------------------------------------------
+# How the network is reached, by engines and pages alike: the proxy for a URL, the certificates trusted.
 
 
 def _proxy_url(text: str) -> str:
@@ -818,7 +818,7 @@ SYSTEM_CA_FILES: Final = (
     "/etc/ssl/cert.pem",
 )
 # What an administrator added to a Mac (the certificate of a TLS-inspecting proxy) is in no file, only in a keychain.
-MAC_KEYCHAIN = "/Library/Keychains/System.keychain"
+MAC_KEYCHAIN: Final = "/Library/Keychains/System.keychain"
 _PEM_BLOCK = re.compile(rb"-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----")
 
 
@@ -887,6 +887,7 @@ def ssl_context(settings: Settings) -> ssl.SSLContext:
 
 
 # -- Tasks ------------------------------------------------------------------------------------------------------
+# Work that may hang or repeat itself: threads that a clock can leave behind, values kept for a while.
 
 
 async def call_in_thread(function: Callable[..., T], *arguments: Any) -> T:
@@ -973,6 +974,7 @@ class Memory(Generic[K, V]):
 
 
 # -- Search -----------------------------------------------------------------------------------------------------
+# An `EngineQuery` becomes a `SearchOutcome`, or a `SearchError`: rows become hits, then one engine, then several.
 
 HEDGE_SECONDS: Final = 1.5  # a healthy engine answers within a second; a person notices no more than this
 PACE_SEARCHES: Final = 7  # engines block an address after 8 requests in 10 s: one less, and half a second more,
@@ -1469,6 +1471,7 @@ class EngineSearch:
 
 
 # -- Fetch ------------------------------------------------------------------------------------------------------
+# A URL becomes a `Page`, or a `PageError`: the addresses it may lead to, what counts as a page, bytes as text.
 
 CONNECT_TIMEOUT_SECONDS: Final = 3.0  # an address that swallows packets must leave time for the next one
 READ_TIMEOUT_SECONDS: Final = 5.0
@@ -1915,8 +1918,6 @@ class HttpPageFetcher:
         import httpx
 
         return_freed_memory()
-        for name in () if self._settings.log_queries else ("httpx", "httpcore"):
-            logging.getLogger(name).setLevel(logging.WARNING)  # below it they tell every address
         return httpx.AsyncClient(
             transport=cast("httpx.AsyncBaseTransport", CheckedTransport(self._settings, self._resolve)),
             timeout=httpx.Timeout(READ_TIMEOUT_SECONDS, connect=CONNECT_TIMEOUT_SECONDS),
@@ -2930,6 +2931,7 @@ def extract_page(page: Page) -> str:
 
 
 # -- Assemble ---------------------------------------------------------------------------------------------------
+# A `SearchRequest` becomes an `Answer` by the two seams, and that JSON; `web_search` is the whole way.
 
 Report = Callable[[float, float, str], Awaitable[None]]  # progress so far, the total, a few words
 
@@ -2968,6 +2970,10 @@ async def _within_clock(search: Awaitable[SearchOutcome]) -> SearchOutcome:
 
 async def _tell_nobody(progress: float, total: float, message: str) -> None:
     pass
+
+
+PAGE_MEMORY_ENTRIES: Final = 100
+PAGE_MEMORY_BYTES: Final = 8 * 1024 * 1024
 
 
 class PageReader:
@@ -3146,6 +3152,7 @@ def render_results(answer: Answer, max_bytes: int) -> str:
 
 
 # -- MCP server -------------------------------------------------------------------------------------------------
+# A call becomes a `Reply`; every error becomes text for the model here, and nowhere else.
 
 
 def tool_definition() -> dict[str, Any]:
@@ -3194,6 +3201,9 @@ def import_sdk() -> None:
         logger.debug("The SDK is imported as a whole", exc_info=True)
         for name in [name for name in sys.modules if name.partition(".")[0] == "mcp"]:
             del sys.modules[name]
+
+
+FREEZE_SECONDS: Final = 30.0  # longer than any call: a loop that has not run for so long never will
 
 
 class FreezeWatchdog:
@@ -3359,6 +3369,7 @@ def create_server(
 
 
 # -- Process ----------------------------------------------------------------------------------------------------
+# stdin, stdout and signals around the server: a handshake that waits for no import, an end that leaves nothing.
 
 # How long the SDK's import is put off for the host to finish its handshake, which it would otherwise slow down.
 HANDSHAKE_WAIT_SECONDS: Final = 0.25
@@ -3591,9 +3602,8 @@ class StdioTransport:
         self._lines: asyncio.Queue[tuple[bytes, bool]] = asyncio.Queue()  # a line, and whether it is answered; b"" ends
         self._unanswered: list[str | int] = []
         self._answered_twice: list[str | int] = []
-        self._sessions: dict[
-            bool, ObjectSendStream[SessionMessage | Exception]
-        ] = {}  # by whether requests have envelopes
+        # By whether their requests have envelopes.
+        self._sessions: dict[bool, ObjectSendStream[SessionMessage | Exception]] = {}
         self._answer_written = asyncio.Event()
 
     def read_lines(self) -> None:
@@ -3737,11 +3747,15 @@ def serve(settings: Settings, bad_settings: Sequence[BadSetting], *, use_prelude
 
 
 # -- Command line -----------------------------------------------------------------------------------------------
+# Arguments of the command line become an exit status; the commands run the code of the tool.
 
 
-def configure_logging(level: str) -> None:
+def configure_logging(settings: Settings) -> None:
     """Logs go to stderr: stdout belongs to the protocol."""
-    logging.basicConfig(stream=sys.stderr, level=level.upper(), format="agent-web-search: %(levelname)s: %(message)s")
+    log_format = f"{PROGRAM_NAME}: %(levelname)s: %(message)s"
+    logging.basicConfig(stream=sys.stderr, level=settings.log_level.upper(), format=log_format)
+    for name in () if settings.log_queries else ("httpx", "httpcore"):
+        logging.getLogger(name).setLevel(logging.WARNING)  # below it they tell every address
 
 
 def tell_person(text: str) -> None:
@@ -4072,7 +4086,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     namespace, unknown = parser.parse_known_args(argv)
     options = vars(namespace)
     settings, bad_settings = load_settings(options, os.environ)
-    configure_logging(settings.log_level)
+    configure_logging(settings)
     command = options["command"]
     if unknown and command:
         parser.error(f"unrecognized arguments: {' '.join(unknown)}")
