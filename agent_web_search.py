@@ -233,10 +233,6 @@ ANSWER_BYTES: Final = 40_000  # the lowest limit seen at a host, which cuts the 
 # Hosts known to take more, by the name they give in `clientInfo`; the tool's `_meta` lifts Claude Code's limit to this.
 ANSWER_BYTES_BY_CLIENT: Final = {"claude-code": 200_000}
 ANSWER_RESERVE_SECONDS: Final = 0.5  # kept back from the call's clock, to put the answer together
-MAX_TITLE_CHARACTERS: Final = 300
-MAX_SNIPPET_CHARACTERS: Final = 1_000
-MAX_URL_CHARACTERS: Final = 2_000
-MAX_BYTES_PER_WORD: Final = 16  # twice the mean of prose with code; bounds a page that is one endless "word"
 
 # -- Errors -----------------------------------------------------------------------------------------------------
 
@@ -388,6 +384,9 @@ def truncate_bytes(text: str, max_bytes: int) -> str:
     head = raw[: max(0, max_bytes - mark_bytes)].decode(errors="ignore")
     tail = re.compile(_WORD_TAIL).search(head, max(0, len(head) - _MAX_WORD_CHARACTERS))
     return _mark_cut(head[: tail.start()] if tail else head)
+
+
+MAX_BYTES_PER_WORD: Final = 16  # twice the mean of prose with code; bounds a page that is one endless "word"
 
 
 def truncate_words(text: str, limit: int) -> str:
@@ -976,27 +975,6 @@ class Memory(Generic[K, V]):
 # -- Search -----------------------------------------------------------------------------------------------------
 # An `EngineQuery` becomes a `SearchOutcome`, or a `SearchError`: rows become hits, then one engine, then several.
 
-HEDGE_SECONDS: Final = 1.5  # a healthy engine answers within a second; a person notices no more than this
-PACE_SEARCHES: Final = 7  # engines block an address after 8 requests in 10 s: one less, and half a second more,
-PACE_SECONDS: Final = 10.5  # since requests may arrive closer together than they left
-LEAST_ENGINE_SECONDS: Final = 1.0  # an engine whose turn comes later before the end is not worth the wait
-PATIENCE_SECONDS: Final = SEARCH_TIMEOUT_SECONDS - LEAST_ENGINE_SECONDS  # how long a search waits for a turn
-FIRST_REST_SECONDS: Final = 60.0
-MAX_REST_SECONDS: Final = 15 * 60.0
-MAX_RETRY_AFTER_SECONDS: Final = 60 * 60.0  # what an engine asks for is honoured up to here; more is a mistake
-MAX_ENGINE_THREADS: Final = 64  # twenty searches at once with three engines each; stuck threads end the growth here
-MEMORY_ENTRIES: Final = 256
-MEMORY_BYTES: Final = 4 * 1024 * 1024
-KEEP_SECONDS_BY_TIMELIMIT: Final = {"d": 120.0, "w": 600.0, "m": 900.0, "y": 900.0, None: 900.0}
-
-PAGE_STATUSES: Final = (200, 202)  # DuckDuckGo sends 202 with a challenge, and with an empty result
-REFUSAL_STATUSES: Final = (403, 429)
-_CHALLENGE = re.compile(r"(?i)anomaly-modal|challenge-form|g-recaptcha|h-captcha|cf-chl")
-_UNSEEN_ELEMENT = re.compile(r"(?is)<(?:script|style)\b.*?(?:</(?:script|style)\s*>|\Z)")
-_AD_URL = re.compile(r"(?i)https?://(duckduckgo\.com/y\.js|www\.bing\.com/aclick|www\.google\.com/aclk)")
-_DUCKDUCKGO_REDIRECT = re.compile(r"(?i)(?:https?:)?//(?:\w+\.)?duckduckgo\.com/l/\?(?:[^#]*&)?uddg=([^&#]+)")
-_TRACKING_PARAMETER = re.compile(r"(?i)(utm_\w+|fbclid|gclid|dclid|msclkid|yclid|mc_[ce]id|igshid|srsltid)(=|$)")
-
 
 @dataclass(frozen=True)
 class SearchHit:
@@ -1029,6 +1007,9 @@ class EngineBackend(Protocol):
     async def __call__(self, engine: str, query: EngineQuery) -> list[SearchHit]: ...
 
 
+_TRACKING_PARAMETER = re.compile(r"(?i)(utm_\w+|fbclid|gclid|dclid|msclkid|yclid|mc_[ce]id|igshid|srsltid)(=|$)")
+
+
 def normalize_url(url: str) -> str:
     """What addresses of the same page have in common; to compare, never to show.
 
@@ -1052,6 +1033,13 @@ def merge_hits(answers: Sequence[Sequence[SearchHit]]) -> list[SearchHit]:
         if hit:
             hits.setdefault(normalize_url(hit.url), hit)
     return list(hits.values())
+
+
+MAX_TITLE_CHARACTERS: Final = 300
+MAX_SNIPPET_CHARACTERS: Final = 1_000
+MAX_URL_CHARACTERS: Final = 2_000
+_AD_URL = re.compile(r"(?i)https?://(duckduckgo\.com/y\.js|www\.bing\.com/aclick|www\.google\.com/aclk)")
+_DUCKDUCKGO_REDIRECT = re.compile(r"(?i)(?:https?:)?//(?:\w+\.)?duckduckgo\.com/l/\?(?:[^#]*&)?uddg=([^&#]+)")
 
 
 def parse_hits(rows: Iterable[tuple[str, str, str]]) -> list[SearchHit]:
@@ -1095,6 +1083,9 @@ class EngineResponse:
     rows: tuple[tuple[str, str, str], ...] = ()
 
 
+MAX_RETRY_AFTER_SECONDS: Final = 60 * 60.0  # what an engine asks for is honoured up to here; more is a mistake
+
+
 def parse_retry_after(text: str, now_unix_seconds: float) -> float | None:
     """The seconds that a `Retry-After` header asks for, given as a number or a date; None without a readable one."""
     from email.utils import parsedate_to_datetime
@@ -1105,6 +1096,12 @@ def parse_retry_after(text: str, now_unix_seconds: float) -> float | None:
     except (TypeError, ValueError):
         return None
     return min(max(seconds, 1.0), MAX_RETRY_AFTER_SECONDS)
+
+
+PAGE_STATUSES: Final = (200, 202)  # DuckDuckGo sends 202 with a challenge, and with an empty result
+REFUSAL_STATUSES: Final = (403, 429)
+_CHALLENGE = re.compile(r"(?i)anomaly-modal|challenge-form|g-recaptcha|h-captcha|cf-chl")
+_UNSEEN_ELEMENT = re.compile(r"(?is)<(?:script|style)\b.*?(?:</(?:script|style)\s*>|\Z)")
 
 
 def read_response(engine: str, response: EngineResponse) -> list[SearchHit]:
@@ -1255,6 +1252,9 @@ def ask_ddgs(engine: str, query: EngineQuery, settings: Settings, load_pem: Call
     )
 
 
+MAX_ENGINE_THREADS: Final = 64  # twenty searches at once with three engines each; stuck threads end the growth here
+
+
 def ddgs_backend(settings: Settings) -> EngineBackend:
     """The real EngineBackend: each request in a thread of its own, which is left behind when it is late."""
     load_pem = functools.cache(functools.partial(ca_pem, settings))  # some hundred certificates: read once
@@ -1268,6 +1268,15 @@ def ddgs_backend(settings: Settings) -> EngineBackend:
 
 
 # Several engines: which may be asked, in which order, and whose answer counts.
+
+
+PACE_SEARCHES: Final = 7  # engines block an address after 8 requests in 10 s: one less, and half a second more,
+PACE_SECONDS: Final = 10.5  # since requests may arrive closer together than they left
+HEDGE_SECONDS: Final = 1.5  # a healthy engine answers within a second; a person notices no more than this
+LEAST_ENGINE_SECONDS: Final = 1.0  # an engine whose turn comes later before the end is not worth the wait
+PATIENCE_SECONDS: Final = SEARCH_TIMEOUT_SECONDS - LEAST_ENGINE_SECONDS  # how long a search waits for a turn
+FIRST_REST_SECONDS: Final = 60.0
+MAX_REST_SECONDS: Final = 15 * 60.0
 
 
 class Engine:
@@ -1451,6 +1460,11 @@ class EngineRace:
         return tuple(Attempt(engine.name, outcome, round((end - at) * 1000)) for engine, at, outcome, end in rows)
 
 
+MEMORY_ENTRIES: Final = 256
+MEMORY_BYTES: Final = 4 * 1024 * 1024
+KEEP_SECONDS_BY_TIMELIMIT: Final = {"d": 120.0, "w": 600.0, "m": 900.0, "y": 900.0, None: 900.0}
+
+
 def _hit_bytes(outcome: SearchOutcome) -> int:
     return sum(len(text.encode()) for hit in outcome.hits for text in (hit.title, hit.url, hit.snippet))
 
@@ -1473,15 +1487,6 @@ class EngineSearch:
 # -- Fetch ------------------------------------------------------------------------------------------------------
 # A URL becomes a `Page`, or a `PageError`: the addresses it may lead to, what counts as a page, bytes as text.
 
-CONNECT_TIMEOUT_SECONDS: Final = 3.0  # an address that swallows packets must leave time for the next one
-READ_TIMEOUT_SECONDS: Final = 5.0
-USER_AGENT: Final = f"{PROGRAM_NAME}/{__version__} (+{REPOSITORY_URL})"
-REQUEST_HEADERS: Final = {
-    "User-Agent": USER_AGENT,
-    "Accept": "text/html,application/xhtml+xml;q=0.9,text/markdown;q=0.8,text/plain;q=0.8,application/json;q=0.7,"
-    "*/*;q=0.1",
-    "Accept-Encoding": "gzip, deflate",  # what can be unpacked piece by piece without a further library
-}
 
 # Why a page could not be read, as diagnostics carry it; "http 404" and the like stand for every other status.
 PAGE_REASONS: Final = {
@@ -1713,14 +1718,6 @@ def _reason_of(error: BaseException) -> str:
     return next((reason for kind, reason in reason_by_class.items() if isinstance(error, kind)), "bad response")
 
 
-HTML_TYPES: Final = ("text/html", "application/xhtml+xml")
-TEXT_TYPES: Final = ("text/plain", "text/markdown", "text/x-markdown", "application/json", "application/ld+json")
-_HTML_START = re.compile(r"(?i)\s*(<\?xml[^>]*>\s*)?<(!--|(!doctype html|html|head|body|meta|title|script|div|h1|p)\b)")
-_CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
-SNIFFED_CHARACTERS: Final = 1_024
-MAX_CONTROL_CHARACTERS: Final = 32  # among these; a stray NUL is still text, a picture has hundreds
-
-
 async def _read_body(response: httpx.Response) -> bytearray:
     """The body unpacked, `MAX_PAGE_BYTES` of it at most.
 
@@ -1866,6 +1863,14 @@ def decode_body(body: bytes | bytearray, content_type: str = "") -> str:
     return body.decode(_detect_codec(body), errors="replace")
 
 
+HTML_TYPES: Final = ("text/html", "application/xhtml+xml")
+TEXT_TYPES: Final = ("text/plain", "text/markdown", "text/x-markdown", "application/json", "application/ld+json")
+_HTML_START = re.compile(r"(?i)\s*(<\?xml[^>]*>\s*)?<(!--|(!doctype html|html|head|body|meta|title|script|div|h1|p)\b)")
+_CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+SNIFFED_CHARACTERS: Final = 1_024
+MAX_CONTROL_CHARACTERS: Final = 32  # among these; a stray NUL is still text, a picture has hundreds
+
+
 async def _read_page(response: httpx.Response) -> Page:
     if response.headers.get("cf-mitigated"):
         raise PageError("bot challenge")
@@ -1888,6 +1893,17 @@ async def _read_page(response: httpx.Response) -> Page:
     if media_type in HTML_TYPES and is_wall(text, str(response.url)):
         raise PageError("bot challenge")
     return Page(str(response.url), media_type, text)
+
+
+CONNECT_TIMEOUT_SECONDS: Final = 3.0  # an address that swallows packets must leave time for the next one
+READ_TIMEOUT_SECONDS: Final = 5.0
+USER_AGENT: Final = f"{PROGRAM_NAME}/{__version__} (+{REPOSITORY_URL})"
+REQUEST_HEADERS: Final = {
+    "User-Agent": USER_AGENT,
+    "Accept": "text/html,application/xhtml+xml;q=0.9,text/markdown;q=0.8,text/plain;q=0.8,application/json;q=0.7,"
+    "*/*;q=0.1",
+    "Accept-Encoding": "gzip, deflate",  # what can be unpacked piece by piece without a further library
+}
 
 
 class HttpPageFetcher:
@@ -3371,44 +3387,6 @@ def create_server(
 # -- Process ----------------------------------------------------------------------------------------------------
 # stdin, stdout and signals around the server: a handshake that waits for no import, an end that leaves nothing.
 
-# How long the SDK's import is put off for the host to finish its handshake, which it would otherwise slow down.
-HANDSHAKE_WAIT_SECONDS: Final = 0.25
-HOST_CHECK_SECONDS: Final = 2.0
-EXIT_GRACE_SECONDS: Final = 2.0  # for the last answers to reach the host, on top of a call's own clock
-WARM_UP_DELAY_SECONDS: Final = 0.1  # for the lines that came while the SDK was imported
-# What a first call imports, in the order in which it needs it.
-WARM_UP_MODULES: Final = ("ddgs.engines", "httpx", "httpcore", "chardet")
-WARM_UP_PAGE: Final = "<html><body><article><h1>A page</h1><p>Some text, with enough words.</p></article></body></html>"
-
-SDK_VERSION: Final = "2.3"  # the SDK whose answers `Prelude` gives; another one answers for itself
-HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-ENVELOPE_VERSION: Final = "2026-07-28"
-MAX_PRELUDE_LINES: Final = 16  # more than a handshake takes; their answers fit into a pipe that nobody reads yet
-_META_PREFIX: Final = "io.modelcontextprotocol/"
-
-PARSE_ERROR: Final = {"code": -32700, "message": "Parse error"}
-INVALID_REQUEST: Final = {"code": -32600, "message": "Invalid Request"}
-
-# What a line may hold for its answer to be known beforehand, as `_fits` reads it.
-_TEXT: Final = (str,)
-_CLIENT_INFO: Final = {"name": _TEXT, "version": _TEXT, "title?": _TEXT, "description?": _TEXT, "websiteUrl?": _TEXT}
-_CAPABILITIES: Final = {
-    "roots?": {"listChanged?": (bool,)},
-    "sampling?": {"*": {}},
-    "elicitation?": {"*": {}},
-    "experimental?": {"*": {}},
-}
-_PLAIN_GREETING: Final = {"protocolVersion": _TEXT, "clientInfo": _CLIENT_INFO, "capabilities": _CAPABILITIES}
-_PLAIN_PARAMS: Final = {"_meta?": {"progressToken?": (str, int)}}
-_PLAIN_ENVELOPE: Final = {
-    "_meta": {
-        f"{_META_PREFIX}protocolVersion": ENVELOPE_VERSION,
-        f"{_META_PREFIX}clientInfo": _CLIENT_INFO,
-        f"{_META_PREFIX}clientCapabilities": _CAPABILITIES,
-        "progressToken?": (str, int),
-    }
-}
-
 
 def leave(*_: object, status: int = 0) -> NoReturn:
     """Ends the process within milliseconds: no traceback, no wait for a thread that a native call holds.
@@ -3442,6 +3420,33 @@ def take_stdio() -> tuple[BinaryIO, int]:
         msvcrt.setmode(source, os.O_BINARY)
         msvcrt.setmode(sink, os.O_BINARY)
     return os.fdopen(source, "rb"), sink
+
+
+SDK_VERSION: Final = "2.3"  # the SDK whose answers `Prelude` gives; another one answers for itself
+HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+ENVELOPE_VERSION: Final = "2026-07-28"
+MAX_PRELUDE_LINES: Final = 16  # more than a handshake takes; their answers fit into a pipe that nobody reads yet
+_META_PREFIX: Final = "io.modelcontextprotocol/"
+
+# What a line may hold for its answer to be known beforehand, as `_fits` reads it.
+_TEXT: Final = (str,)
+_CLIENT_INFO: Final = {"name": _TEXT, "version": _TEXT, "title?": _TEXT, "description?": _TEXT, "websiteUrl?": _TEXT}
+_CAPABILITIES: Final = {
+    "roots?": {"listChanged?": (bool,)},
+    "sampling?": {"*": {}},
+    "elicitation?": {"*": {}},
+    "experimental?": {"*": {}},
+}
+_PLAIN_GREETING: Final = {"protocolVersion": _TEXT, "clientInfo": _CLIENT_INFO, "capabilities": _CAPABILITIES}
+_PLAIN_PARAMS: Final = {"_meta?": {"progressToken?": (str, int)}}
+_PLAIN_ENVELOPE: Final = {
+    "_meta": {
+        f"{_META_PREFIX}protocolVersion": ENVELOPE_VERSION,
+        f"{_META_PREFIX}clientInfo": _CLIENT_INFO,
+        f"{_META_PREFIX}clientCapabilities": _CAPABILITIES,
+        "progressToken?": (str, int),
+    }
+}
 
 
 def _server_facts() -> dict[str, Any]:
@@ -3540,6 +3545,10 @@ def _has_envelope(params: Any) -> bool:
     return isinstance(meta, dict) and f"{_META_PREFIX}protocolVersion" in meta
 
 
+PARSE_ERROR: Final = {"code": -32700, "message": "Parse error"}
+INVALID_REQUEST: Final = {"code": -32600, "message": "Invalid Request"}
+
+
 def refuse_line(line: bytes) -> str:
     """The error that answers a line which is no message; "" for what must not be answered (a notification, an answer).
 
@@ -3568,11 +3577,19 @@ def host_pid() -> int:
     return parent
 
 
+HOST_CHECK_SECONDS: Final = 2.0
+
+
 async def leave_with_host(host: int) -> None:
     """Ends the process when its host is gone: a stdin that something else holds open does not end then."""
     while host_pid() == host:
         await asyncio.sleep(HOST_CHECK_SECONDS)
     leave()
+
+
+# What a first call imports, in the order in which it needs it.
+WARM_UP_MODULES: Final = ("ddgs.engines", "httpx", "httpcore", "chardet")
+WARM_UP_PAGE: Final = "<html><body><article><h1>A page</h1><p>Some text, with enough words.</p></article></body></html>"
 
 
 def warm_up() -> None:
@@ -3583,6 +3600,10 @@ def warm_up() -> None:
     with contextlib.suppress(Exception):  # the parser, and the costly patterns of requests and of text
         parse_request({"search_query": "x"})
         truncate_words(extract_main_text(WARM_UP_PAGE), MAX_RESULTS)
+
+
+EXIT_GRACE_SECONDS: Final = 2.0  # for the last answers to reach the host, on top of a call's own clock
+WARM_UP_DELAY_SECONDS: Final = 0.1  # for the lines that came while the SDK was imported
 
 
 class StdioTransport:
@@ -3726,6 +3747,10 @@ class StdioTransport:
                     data = data[os.write(self._sink, data) :]
             except OSError:
                 leave()  # nobody reads any more
+
+
+# How long the SDK's import is put off for the host to finish its handshake, which it would otherwise slow down.
+HANDSHAKE_WAIT_SECONDS: Final = 0.25
 
 
 def serve(settings: Settings, bad_settings: Sequence[BadSetting], *, use_prelude: bool = True) -> NoReturn:
