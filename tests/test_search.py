@@ -2,10 +2,12 @@
 
 import asyncio
 import dataclasses
+import gc
 import subprocess
 import sys
 import tempfile
 import threading
+import weakref
 from collections import Counter
 from functools import partial
 from importlib.metadata import version
@@ -819,6 +821,23 @@ def test_memory_is_bounded_in_entries_and_in_bytes_and_forgets_the_longest_unuse
         assert await remember(by_bytes, "ac") == []
         assert await remember(by_bytes, "b") == ["b"]
         assert await remember(by_bytes, "yy") == ["y"]
+
+    run_in_virtual_time(main())
+
+
+def test_memory_lets_go_of_a_value_that_it_does_not_keep() -> None:
+    class Value:
+        pass
+
+    async def make() -> Value:
+        return Value()
+
+    async def main() -> None:
+        memory = aws.Memory[str, Value](1, 0, lambda _: 1)
+        value = weakref.ref((await memory.get("a", make, 60.0))[0])
+        await asyncio.sleep(0.1)
+        gc.collect()
+        assert value() is None
 
     run_in_virtual_time(main())
 
