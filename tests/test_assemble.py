@@ -435,6 +435,12 @@ async def test_one_byte_too_many_costs_no_more_than_the_mark_takes() -> None:
     assert rendered[0]["summary"] == "x" * 94 + " …"
 
 
+async def test_a_snippet_as_long_as_what_is_left_of_an_extract_takes_its_place() -> None:
+    answer = answer_of(["x" * 100], ["s" * 96], make_hits(1))
+    rendered = check_whole(answer, len(aws.render_results(answer, 1_000_000).encode()) - 1)
+    assert rendered[0]["summary"] == "s" * 96
+
+
 async def test_the_first_extract_is_the_last_to_be_cut() -> None:
     snippets = [f"Snippet {n} of the engine" for n in range(1, 11)]
     answer = answer_of(["alpha " * 1_000, "beta " * 1_000, "gamma " * 1_000], snippets, make_hits(10))
