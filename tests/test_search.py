@@ -108,6 +108,9 @@ def outcomes(outcome: aws.SearchOutcome | aws.SearchError) -> list[tuple[str, st
 # -- Rows become hits --------------------------------------------------------------------------------------------------
 
 
+LONGEST_URL = "https://a.example/".ljust(aws.MAX_URL_CHARACTERS, "a")
+
+
 @pytest.mark.parametrize(
     ("url", "expected"),
     [
@@ -120,7 +123,8 @@ def outcomes(outcome: aws.SearchOutcome | aws.SearchError) -> list[tuple[str, st
         ("", None),
         ("javascript:void(0)", None),
         ("/relative", None),
-        ("https://" + "a" * aws.MAX_URL_CHARACTERS, None),
+        (LONGEST_URL, LONGEST_URL),
+        (LONGEST_URL + "a", None),
     ],
 )  # fmt: skip
 def test_a_url_is_handed_on_as_the_engine_gave_it_and_advertisements_are_not(url: str, expected: str | None) -> None:
@@ -138,6 +142,7 @@ def test_a_row_of_empty_fields_is_no_hit() -> None:
         "http://docs.example.org/guide?a=1&b=2",
         "https://www.docs.example.org/guide?a=1&b=2",
         "https://DOCS.example.org:443/guide?a=1&b=2",
+        "http://docs.example.org:80/guide?a=1&b=2",
         "https://docs.example.org/guide/?a=1&b=2",
         "https://docs.example.org/guide?b=2&a=1",
         "https://docs.example.org/guide?a=1&b=2#part",
