@@ -412,8 +412,9 @@ async def test_the_answer_stays_whole_and_within_its_bound(unit: str, max_bytes:
     assert all(len(row["summary"]) >= len(snippet) for row, snippet in zip(rendered, snippets, strict=True))
 
 
-async def test_an_answer_that_fits_is_not_touched() -> None:
-    answer = answer_of(["a " * 100, "b " * 100], ["s"] * 10, make_hits(10))
+@pytest.mark.parametrize(("extracts", "snippet"), [(["a " * 100, "b " * 100], "s"), (["字字字字"] * 3, "snippet")])
+async def test_an_answer_that_fits_is_not_touched(extracts: list[str], snippet: str) -> None:
+    answer = answer_of(extracts, [snippet] * 10, make_hits(10))
     whole = aws.render_results(answer, 1_000_000)
     assert aws.render_results(answer, len(whole.encode())) == whole
     assert json.loads(whole) == list(answer.results)
@@ -426,6 +427,18 @@ async def test_one_byte_too_many_cuts_the_last_extract_only() -> None:
     assert kept[:2] == [row["summary"] for row in answer.results[:2]]
     assert kept[2].endswith("gamma …")
     assert len(kept[2]) > 580
+
+
+async def test_one_byte_too_many_costs_no_more_than_the_mark_takes() -> None:
+    answer = answer_of(["x" * 100], ["s"], make_hits(1))
+    rendered = check_whole(answer, len(aws.render_results(answer, 1_000_000).encode()) - 1)
+    assert rendered[0]["summary"] == "x" * 94 + " …"
+
+
+async def test_a_snippet_as_long_as_what_is_left_of_an_extract_takes_its_place() -> None:
+    answer = answer_of(["x" * 100], ["s" * 96], make_hits(1))
+    rendered = check_whole(answer, len(aws.render_results(answer, 1_000_000).encode()) - 1)
+    assert rendered[0]["summary"] == "s" * 96
 
 
 async def test_the_first_extract_is_the_last_to_be_cut() -> None:
@@ -463,6 +476,11 @@ async def test_where_even_snippets_are_too_long_the_last_are_cut_before_any_resu
     kept = [row["summary"] for row in check_whole(answer, 20_000)]
     assert kept[0] == "字" * aws.MAX_SNIPPET_CHARACTERS
     assert kept[-1] == ""
+
+
+async def test_no_result_goes_where_all_fit_without_their_snippets() -> None:
+    bare = aws.render_results(answer_of([], [""] * 10, make_hits(10)), 1_000_000)
+    assert aws.render_results(answer_of([], ["s"] * 10, make_hits(10)), len(bare.encode())) == bare
 
 
 async def test_where_even_titles_and_urls_are_too_long_the_last_results_go() -> None:

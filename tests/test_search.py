@@ -2,10 +2,12 @@
 
 import asyncio
 import dataclasses
+import gc
 import subprocess
 import sys
 import tempfile
 import threading
+import weakref
 from collections import Counter
 from functools import partial
 from importlib.metadata import version
@@ -106,6 +108,9 @@ def outcomes(outcome: aws.SearchOutcome | aws.SearchError) -> list[tuple[str, st
 # -- Rows become hits --------------------------------------------------------------------------------------------------
 
 
+LONGEST_URL = "https://a.example/".ljust(aws.MAX_URL_CHARACTERS, "a")
+
+
 @pytest.mark.parametrize(
     ("url", "expected"),
     [
@@ -118,7 +123,8 @@ def outcomes(outcome: aws.SearchOutcome | aws.SearchError) -> list[tuple[str, st
         ("", None),
         ("javascript:void(0)", None),
         ("/relative", None),
-        ("https://" + "a" * aws.MAX_URL_CHARACTERS, None),
+        (LONGEST_URL, LONGEST_URL),
+        (LONGEST_URL + "a", None),
     ],
 )  # fmt: skip
 def test_a_url_is_handed_on_as_the_engine_gave_it_and_advertisements_are_not(url: str, expected: str | None) -> None:
@@ -136,6 +142,7 @@ def test_a_row_of_empty_fields_is_no_hit() -> None:
         "http://docs.example.org/guide?a=1&b=2",
         "https://www.docs.example.org/guide?a=1&b=2",
         "https://DOCS.example.org:443/guide?a=1&b=2",
+        "http://docs.example.org:80/guide?a=1&b=2",
         "https://docs.example.org/guide/?a=1&b=2",
         "https://docs.example.org/guide?b=2&a=1",
         "https://docs.example.org/guide?a=1&b=2#part",
@@ -819,6 +826,23 @@ def test_memory_is_bounded_in_entries_and_in_bytes_and_forgets_the_longest_unuse
         assert await remember(by_bytes, "ac") == []
         assert await remember(by_bytes, "b") == ["b"]
         assert await remember(by_bytes, "yy") == ["y"]
+
+    run_in_virtual_time(main())
+
+
+def test_memory_lets_go_of_a_value_that_it_does_not_keep() -> None:
+    class Value:
+        pass
+
+    async def make() -> Value:
+        return Value()
+
+    async def main() -> None:
+        memory = aws.Memory[str, Value](1, 0, lambda _: 1)
+        value = weakref.ref((await memory.get("a", make, 60.0))[0])
+        await asyncio.sleep(0.1)
+        gc.collect()
+        assert value() is None
 
     run_in_virtual_time(main())
 

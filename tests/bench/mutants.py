@@ -1,6 +1,6 @@
 """Which small faults in the program the tests would miss: search, fetch policy, truncation, request, assembly.
 
-    python -m tests.bench.mutants [TARGET ...] [--most 40] [--seed 1] [--jobs 2]
+    python -m tests.bench.mutants [TARGET ...] [--most 40] [--seed 1]
 
 A mutant is the module with one place changed: a comparison, `and`/`or`, a condition, a number, a word for an outcome,
 an element of a table, a returned value, a statement left out, `min`/`max`, an operator of arithmetic. It is killed when
@@ -20,9 +20,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from queue import Queue
 from typing import Any
 
 from coverage import CoverageData
@@ -44,11 +42,10 @@ TARGETS_BY_TESTS = {  # names of functions, classes, methods and tables
     "tests/test_assemble.py": "web_search _within_clock PageReader read_extracts choose_extract favicon_url "
     "assemble_result render_results _shorten",
 }
-SWAPS: dict[type[ast.AST], tuple[type[ast.AST], ...]] = {
-    ast.Lt: (ast.LtE,), ast.LtE: (ast.Lt,), ast.Gt: (ast.GtE,), ast.GtE: (ast.Gt,), ast.Eq: (ast.NotEq,),
-    ast.NotEq: (ast.Eq,), ast.Is: (ast.IsNot,), ast.IsNot: (ast.Is,), ast.In: (ast.NotIn,), ast.NotIn: (ast.In,),
-    ast.And: (ast.Or,), ast.Or: (ast.And,), ast.Add: (ast.Sub,), ast.Sub: (ast.Add,), ast.Mult: (ast.FloorDiv,),
-    ast.FloorDiv: (ast.Mult,),
+SWAPS: dict[type[ast.AST], type[ast.AST]] = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And,
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.FloorDiv, ast.FloorDiv: ast.Mult,
 }  # fmt: skip
 SECONDS = itertools.count(1_000_000_000)
 OUTCOMES = {*agent_web_search.RETRY_ADVICE, *agent_web_search.PAGE_REASONS, "no match"}
@@ -57,36 +54,32 @@ OUTCOMES = {*agent_web_search.RETRY_ADVICE, *agent_web_search.PAGE_REASONS, "no 
 def expressions(node: ast.AST) -> Iterator[str]:
     """The source of each mutation of this one expression."""
     match node:
-        case ast.Compare(left, [operator], [right]):
-            yield from (ast.unparse(ast.Compare(left, [swap()], [right])) for swap in SWAPS[type(operator)])
+        case ast.Compare(left, [operator], [right]) if type(operator) in SWAPS:
+            yield ast.unparse(ast.Compare(left, [SWAPS[type(operator)]()], [right]))
         case ast.BoolOp(operator, values):
-            yield from (ast.unparse(ast.BoolOp(swap(), values)) for swap in SWAPS[type(operator)])
-        case ast.BinOp(left, operator, right):
-            yield from (ast.unparse(ast.BinOp(left, swap(), right)) for swap in SWAPS.get(type(operator), ()))
+            yield ast.unparse(ast.BoolOp(SWAPS[type(operator)](), values))
+        case ast.BinOp(left, operator, right) if type(operator) in SWAPS:
+            yield ast.unparse(ast.BinOp(left, SWAPS[type(operator)](), right))
         case ast.UnaryOp(ast.Not(), operand):
             yield ast.unparse(operand)
         case ast.Call(ast.Name("min" | "max" as name), arguments, keywords):
             yield ast.unparse(ast.Call(ast.Name("max" if name == "min" else "min"), arguments, keywords))
-        case ast.Constant(value):
-            yield from constants(value)
-        case ast.Tuple(elements) | ast.List(elements) | ast.Set(elements):
-            for left_out in elements if all(isinstance(element, ast.Constant) for element in elements) else ():
-                yield f"(*{[element.value for element in elements if element is not left_out]},)"  # type: ignore[attr-defined]
-
-
-def constants(value: object) -> Iterator[str]:
-    if isinstance(value, bool):
-        yield str(not value)
-    elif isinstance(value, (int, float)):
-        yield from (str(value + 1), str(value - 1))
-    elif value in OUTCOMES:
-        yield repr("mutant")
+        case ast.Constant(bool(value)):
+            yield str(not value)
+        case ast.Constant(int(value) | float(value)):
+            yield from (str(value + 1), str(value - 1))
+        case ast.Constant(str(value)) if value in OUTCOMES:
+            yield repr("mutant")
 
 
 def changes(node: ast.AST) -> Iterator[tuple[Any, str]]:
     """Each mutation at this one node: the node to replace, and the source in its place."""
     yield from ((node, f"({change})") for change in expressions(node))
     match node:
+        case ast.Tuple(elements) | ast.List(elements) | ast.Set(elements):
+            values = [element.value for element in elements if isinstance(element, ast.Constant)]
+            for value in values if len(values) == len(elements) else ():
+                yield node, f"(*{[other for other in values if other != value]},)"
         case ast.Return(ast.expr()):
             yield node, "return None"
         case ast.Expr(ast.Call() | ast.Await()) | ast.AugAssign() | ast.Raise() | ast.Break() | ast.Delete():
@@ -124,47 +117,33 @@ def mutants(source: str, target: str) -> Iterator[tuple[int, str]]:
                 yield place.lineno, mutant
 
 
-def install(text: str, tree: Path) -> None:
-    """Puts a module in place; its time differs from that of any other, since cached byte code is known by it."""
-    (tree / MODULE).write_text(text, "utf-8")
-    second = next(SECONDS)
+def fails(tree: Path, module: str, tests: Sequence[str], limit_seconds: float) -> bool:
+    """Whether one of the tests fails with this text of the module, or they take too long."""
+    (tree / MODULE).write_text(module, "utf-8")
+    second = next(SECONDS)  # cached byte code is known by its source's time
     os.utime(tree / MODULE, (second, second))
-
-
-def fails(tree: Path, tests: Sequence[str], limit_seconds: float) -> bool:
-    """Whether one of the tests fails in this copy of the tree, or they take too long."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
     process = subprocess.Popen(command, cwd=tree, stdout=-3, stderr=-3, start_new_session=True)
     try:
         return process.wait(limit_seconds) != 0
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        return True
+        return process.wait() != 0
 
 
-def tests_by_line(source: str, tree: Path, tests: str) -> dict[int, list[str]]:
+def tests_by_line(tree: Path, tests: str) -> dict[int, list[str]]:
     """The tests of a file that reach each line of the module, by coverage; what runs beside a test is not seen."""
-    install(source, tree)
+    shutil.copy(ROOT / MODULE, tree)
     (tree / "contexts.ini").write_text(f"[run]\ndynamic_context = test_function\ninclude = {MODULE}\n")
     command = [sys.executable, "-m", "coverage", "run", "--rcfile=contexts.ini", "-m", "pytest", "-q", tests]
     subprocess.run(command, cwd=tree, check=True, stdout=subprocess.DEVNULL)
     data = CoverageData(str(tree / ".coverage"))
     data.read()
-    prefix = tests.removesuffix(".py").replace("/", ".") + "."
-    contexts = data.contexts_by_lineno(str(tree / MODULE))
+    module = tests.removesuffix(".py").replace("/", ".") + "."
     return {
-        line: sorted({f"{tests}::{name.removeprefix(prefix)}" for name in names if name.startswith(prefix)})
-        for line, names in contexts.items()
+        line: sorted(name.replace(module, f"{tests}::") for name in names if name.startswith(module))
+        for line, names in data.contexts_by_lineno(str(tree / MODULE)).items()
     }
-
-
-def is_told(source: str, mutant: str, run: Future[bool]) -> bool:
-    """Whether a mutant survived; it is printed then."""
-    if run.result():
-        difference = difflib.unified_diff(source.splitlines(), mutant.splitlines(), n=0, lineterm="")
-        print("\n".join(list(difference)[2:]), flush=True)
-    return run.result()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -172,37 +151,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("targets", nargs="*", metavar="TARGET", help="default: all of TARGETS_BY_TESTS")
     parser.add_argument("--most", type=int, default=40, help="mutants a target, drawn where there are more")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args(argv)
     source = (ROOT / MODULE).read_text("utf-8")
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
-        trees: Queue[Path] = Queue()
-        for number in range(options.jobs):
-            tree = Path(folder).resolve() / str(number)
-            shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".git", "__pycache__", "dist", "build"))
-            trees.put(tree)
-
-        def survives(mutant: str, selected: list[str], tests: str) -> bool:
-            tree = trees.get()
-            try:
-                install(mutant, tree)
-                if selected and fails(tree, selected, FEW_TESTS_SECONDS):
-                    return False
-                return not fails(tree, [tests], FILE_SECONDS)
-            finally:
-                trees.put(tree)
-
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder).resolve() / "tree"
+        shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".git", "__pycache__", "dist", "build"))
         for tests, names in TARGETS_BY_TESTS.items():
             targets = [name for name in names.split() if name in options.targets or not options.targets]
-            reached = tests_by_line(source, trees.queue[0], tests) if targets else {}
+            reached = tests_by_line(tree, tests) if targets else {}
             for target in targets:
                 found = list(mutants(source, target))
                 drawn = random.Random(options.seed).sample(found, min(options.most, len(found)))
-                runs = [pool.submit(survives, text, reached.get(line, []), tests) for line, text in drawn]
-                survivors = [text for (_, text), run in zip(drawn, runs, strict=True) if is_told(source, text, run)]
-                print(
-                    f"{target:20} {len(found):4} mutants, {len(drawn):3} run, {len(survivors):3} survived", flush=True
-                )
+                survived = 0
+                for line, mutant in drawn:
+                    few_tests = reached.get(line, [])
+                    if few_tests and fails(tree, mutant, few_tests, FEW_TESTS_SECONDS):
+                        continue
+                    if fails(tree, mutant, [tests], FILE_SECONDS):
+                        continue
+                    survived += 1
+                    difference = difflib.unified_diff(source.splitlines(), mutant.splitlines(), n=0, lineterm="")
+                    print("\n".join(list(difference)[2:]), flush=True)
+                print(f"{target:20} {len(found):4} mutants, {len(drawn):3} run, {survived:3} survived", flush=True)
     return 0
 
 
