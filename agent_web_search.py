@@ -2019,12 +2019,13 @@ _LANDMARK_ROLES: Final = _words(
 # boilerplate on any page, weak ones only where they name little of it.
 _STRONG_WORDS: Final = _words(
     "nav navbar navigation menu submenu megamenu breadcrumb breadcrumbs footer sidebar sidenav masthead cookie cookies "
-    "consent gdpr onetrust cookiebot cookieconsent popup modal lightbox toast newsletter subscribe subscription signup share sharing "
+    "consent gdpr onetrust cookiebot cookieconsent "
+    "popup modal lightbox toast newsletter subscribe subscription signup share sharing "
     "social socials addtoany sharedaddy related recommended recommendations recommendation trending promo promotion "
     "promoted sponsor sponsored ad ads advert advertisement advertising adsense pagination pager skiplink copyright "
     "login-form login-modal search searchbox searchform outbrain taboola tagcloud editsection headerlink filters "
     "facets tooltip mini-cart cart-drawer minicart visually site-header global-header read-next up-next "
-    "sr-only screen-reader visually-hidden hidden-visually cloned duplicate catlinks printfooter ttc tabbed-labels "
+    "sr-only screen-reader visually-hidden hidden-visually cloned duplicate catlinks printfooter navheader navfooter ttc tabbed-labels "
     "table-of toc noprint skip-to skip-link page-nav back-to prev-next next-prev"
 )
 _WEAK_WORDS: Final = _words(
@@ -2069,6 +2070,7 @@ _LAYOUT_WORDS: Final = _words(
     "has with without no not is grid page template deprecation tsd"
 )  # "with-sidebar", TypeDoc's "tsd-comment"
 _NAME_PART = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
+_NAME_HASH = re.compile(r"__(?=\w*[A-Z0-9])[\w-]{5,6}$")  # CSS modules: "table_root__adKqa" is no advertisement
 _HIDING_STYLE = re.compile(
     r"display\s*:\s*none|visibility\s*:\s*hidden|(?:left|top|text-indent)\s*:\s*-\d{3,}|clip\s*:\s*rect\(\s*[01]"
     r"|(?:^|;)\s*(?:opacity|font-size|(?:max-)?(?:height|width))\s*:\s*0(?:px|em|%)?\s*(?:;|$)",
@@ -2092,12 +2094,13 @@ _NOISE_LINE = re.compile(
     r"|sign up (?:for free )?to join.{0,90}|(?:was|did) this (?:page|article|answer|help).{0,30}\?"
     r"|edit (?:this page|on github).{0,20}|more information about the .{0,60} mailing list|open in app|sign in|log ?in"
     r"|(?:view |\[)?source(?: code)?\]?|(?:previous|next|prev) (?:message|by|page|article|post|in).{0,100}"
-    r"|messages sorted by.{0,60}|\[date prev\].{0,90})",
+    r"|except (?:as|where) otherwise noted,.{0,300}|messages sorted by.{0,60}|\[date prev\].{0,90})",
     re.IGNORECASE,
 )
 _POST_NOISE_LINE = re.compile(  # beside the posts of a thread: about their authors, changes and numbers
     r"[\d,.]+k? (?:posts?|repl(?:y|ies)|answers?|likes?|views?|points?|helpful votes?)|last edited\b.{0,60}"
-    r"|\(?edited\b.{0,60}|(?:posts|replies|views|messages|join(?:ed)?(?: date)?|reaction score|points)\b:? ?[\w ,.]{0,20}"
+    r"|\(?edited\b.{0,60}"
+    r"|(?:posts|replies|views|messages|join(?:ed)?(?: date)?|reaction score|points)\b:? ?[\w ,.]{0,20}"
     r"|quote|(?:off|on)line|original poste?r?|thread starter|(?:\w+ )?member|registered user|#\d{1,4}",
     re.IGNORECASE,
 )
@@ -2265,7 +2268,7 @@ def _known_words(element: Any, cache: dict[str, frozenset[str]]) -> frozenset[st
         if value not in cache:
             found: set[str] = set()
             for name in value.split():
-                parts = [part.lower() for part in _NAME_PART.findall(name[:80])]
+                parts = [part.lower() for part in _NAME_PART.findall(_NAME_HASH.sub("", name[:80]))]
                 if ":" not in name and _LAYOUT_WORDS.isdisjoint(parts):
                     found.update(parts, map("-".join, itertools.pairwise(parts)))
             cache[value] = _KNOWN_WORDS & found
@@ -2408,7 +2411,13 @@ def _remove_comments(nodes: list[_Node], *, is_question: bool) -> bool:
     """Remove comments and reviews; False when they are the page: a thread, or an article that is called a review."""
     comments: list[_Node] = []
     for node in _remaining(nodes, nodes[0]):
-        if node.words & _COMMENT_WORDS and node.tag != "main" and (not comments or node.index >= comments[-1].end):
+        named = node.words & _COMMENT_WORDS
+        if (
+            named
+            and not (named == {"review"} and node.rank <= 3)
+            and node.tag != "main"
+            and (not comments or node.index >= comments[-1].end)
+        ):
             comments.append(node)
     if not comments:
         return True
