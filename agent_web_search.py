@@ -1962,7 +1962,6 @@ MAX_DEEP_NODES: Final = 3_000  # that many so deep are an attack on whatever loo
 MAX_ATTRIBUTES: Final = 200_000  # some 200 bytes of memory each
 RUNNING_CHARACTERS: Final = 30  # a shorter block is a label or a menu entry, not running text
 MIN_RUNNING_SHARE: Final = 0.3  # of all text; below it the page is a list or a shop, and labels are its text too
-MIN_KEPT_SHARE: Final = 0.3  # of what is not landmarks; below it the word lists took the page itself away
 LANDMARK_SHARE: Final = 0.5  # what holds more of the page's running text is no landmark, whatever its tag says
 CONSENT_SHARE: Final = 0.95  # likewise; a form for cookies is often longer than the page
 FORM_SHARE: Final = 0.1  # likewise; some pages are one form
@@ -1990,6 +1989,8 @@ PageKind = Literal["article", "forum", "other"]
 # An article is one column among others; threads, services and references are made of parts.
 DESCENT_SHARE: Final[dict[PageKind, float]] = {"article": 0.8, "forum": 0.95, "other": 0.93}
 WEAK_SHARE: Final[dict[PageKind, float]] = {"article": 0.35, "forum": 0.15, "other": 0.15}
+# Of what is not landmarks; below it the word lists took the page itself away. A thread may be one short post.
+MIN_KEPT_SHARE: Final[dict[PageKind, float]] = {"article": 0.3, "forum": 0.2, "other": 0.3}
 PREAMBLE_CHARACTERS: Final[dict[PageKind, int]] = {"article": 250, "forum": 60, "other": 60}  # less is a deck or a date
 
 
@@ -2025,7 +2026,8 @@ _STRONG_WORDS: Final = _words(
     "promoted sponsor sponsored ad ads advert advertisement advertising adsense pagination pager skiplink copyright "
     "login-form login-modal search searchbox searchform outbrain taboola tagcloud editsection headerlink filters "
     "facets tooltip mini-cart cart-drawer minicart visually site-header global-header read-next up-next "
-    "sr-only screen-reader visually-hidden hidden-visually cloned duplicate catlinks printfooter navheader navfooter ttc tabbed-labels "
+    "sr-only screen-reader visually-hidden hidden-visually cloned duplicate catlinks printfooter "
+    "navheader navfooter ttc tabbed-labels "
     "table-of toc noprint skip-to skip-link page-nav back-to prev-next next-prev"
 )
 _WEAK_WORDS: Final = _words(
@@ -2106,7 +2108,7 @@ _POST_NOISE_LINE = re.compile(  # beside the posts of a thread: about their auth
 )
 _ANCHOR_SIGN = re.compile(r"[¶#§∞◆⚓︎🔗↩︎↑^\s]{1,3}")
 _FORUM_URL = re.compile(
-    r"/(?:forums?|threads?|topics?|t|questions|discussions?|comments|viewtopic\.php|showthread\.php|issues|pull)(?:[/?.-]|$)"
+    r"/(?:forums?|threads?|topics?|t|questions|discussions?|comments|viewtopic\.php|showthread\.php|showtopic|boards|issues|pull)(?:[/?.-]|$)"
     r"|[?&](?:topic|tid|showtopic|t)=|^https?://(?:[^/]*forum|community\.|discuss|boards?\.|talk\.)",
     re.IGNORECASE,
 )
@@ -2522,6 +2524,8 @@ def _remove_sections(nodes: list[_Node], root: _Node, kind: PageKind) -> None:
         for node in _remaining(nodes, root):
             is_head = node.rank == 1 or (node.chars < POST_HEAD_CHARACTERS and _holds_time(nodes, node))
             is_box = node.tag in ("div", "ul", "ol", "section", "table") and not is_head
+            before = node.element.getprevious()
+            is_box = is_box and not (node.tag in ("ul", "ol") and before is not None and before.tag == "p")
             if is_box and node.links > LINK_SHARE * node.chars:
                 _remove(node)
 
@@ -2912,7 +2916,7 @@ def extract_main_text(html: bytes | str, url: str = "") -> str:
         root = _choose_root(nodes, kind)
         if by_name:
             _remove_sections(nodes, root, kind)
-        if root.running >= MIN_KEPT_SHARE * available:
+        if root.running >= MIN_KEPT_SHARE[kind] * available:
             break
     start = _find_fragment(nodes, root, urlsplit(url).fragment)
     text = _TextWriter(nodes, root, start, deadline_seconds, is_thread=kind == "forum").write()
