@@ -1977,7 +1977,6 @@ MAX_DEEP_NODES: Final = 3_000  # that many so deep are an attack on whatever loo
 MAX_ATTRIBUTES: Final = 200_000  # some 200 bytes of memory each
 RUNNING_CHARACTERS: Final = 30  # a shorter block is a label or a menu entry, not running text
 MIN_RUNNING_SHARE: Final = 0.3  # of all text; below it the page is a list or a shop, and labels are its text too
-MIN_KEPT_SHARE: Final = 0.3  # of what is not landmarks; below it the word lists took the page itself away
 LANDMARK_SHARE: Final = 0.5  # what holds more of the page's running text is no landmark, whatever its tag says
 CONSENT_SHARE: Final = 0.95  # likewise; a form for cookies is often longer than the page
 FORM_SHARE: Final = 0.1  # likewise; some pages are one form
@@ -2005,6 +2004,8 @@ PageKind = Literal["article", "forum", "other"]
 # An article is one column among others; threads, services and references are made of parts.
 DESCENT_SHARE: Final[dict[PageKind, float]] = {"article": 0.8, "forum": 0.95, "other": 0.93}
 WEAK_SHARE: Final[dict[PageKind, float]] = {"article": 0.35, "forum": 0.15, "other": 0.15}
+# Of what is not landmarks; below it the word lists took the page itself away. A thread may be one short post.
+MIN_KEPT_SHARE: Final[dict[PageKind, float]] = {"article": 0.3, "forum": 0.2, "other": 0.3}
 PREAMBLE_CHARACTERS: Final[dict[PageKind, int]] = {"article": 250, "forum": 60, "other": 60}  # less is a deck or a date
 
 
@@ -2034,12 +2035,14 @@ _LANDMARK_ROLES: Final = _words(
 # boilerplate on any page, weak ones only where they name little of it.
 _STRONG_WORDS: Final = _words(
     "nav navbar navigation menu submenu megamenu breadcrumb breadcrumbs footer sidebar sidenav masthead cookie cookies "
-    "consent gdpr onetrust cookiebot cookieconsent popup modal lightbox toast newsletter subscribe subscription signup share sharing "
+    "consent gdpr onetrust cookiebot cookieconsent "
+    "popup modal lightbox toast newsletter subscribe subscription signup share sharing "
     "social socials addtoany sharedaddy related recommended recommendations recommendation trending promo promotion "
     "promoted sponsor sponsored ad ads advert advertisement advertising adsense pagination pager skiplink copyright "
     "login-form login-modal search searchbox searchform outbrain taboola tagcloud editsection headerlink filters "
     "facets tooltip mini-cart cart-drawer minicart visually site-header global-header read-next up-next "
-    "sr-only screen-reader visually-hidden hidden-visually cloned duplicate catlinks printfooter ttc tabbed-labels "
+    "sr-only screen-reader visually-hidden hidden-visually cloned duplicate catlinks printfooter "
+    "navheader navfooter ttc tabbed-labels "
     "table-of toc noprint skip-to skip-link page-nav back-to prev-next next-prev"
 )
 _WEAK_WORDS: Final = _words(
@@ -2084,6 +2087,7 @@ _LAYOUT_WORDS: Final = _words(
     "has with without no not is grid page template deprecation tsd"
 )  # "with-sidebar", TypeDoc's "tsd-comment"
 _NAME_PART = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
+_NAME_HASH = re.compile(r"__(?=\w*[A-Z0-9])[\w-]{5,6}$")  # CSS modules: "table_root__adKqa" is no advertisement
 _HIDING_STYLE = re.compile(
     r"display\s*:\s*none|visibility\s*:\s*hidden|(?:left|top|text-indent)\s*:\s*-\d{3,}|clip\s*:\s*rect\(\s*[01]"
     r"|(?:^|;)\s*(?:opacity|font-size|(?:max-)?(?:height|width))\s*:\s*0(?:px|em|%)?\s*(?:;|$)",
@@ -2107,18 +2111,19 @@ _NOISE_LINE = re.compile(
     r"|sign up (?:for free )?to join.{0,90}|(?:was|did) this (?:page|article|answer|help).{0,30}\?"
     r"|edit (?:this page|on github).{0,20}|more information about the .{0,60} mailing list|open in app|sign in|log ?in"
     r"|(?:view |\[)?source(?: code)?\]?|(?:previous|next|prev) (?:message|by|page|article|post|in).{0,100}"
-    r"|messages sorted by.{0,60}|\[date prev\].{0,90})",
+    r"|except (?:as|where) otherwise noted,.{0,300}|messages sorted by.{0,60}|\[date prev\].{0,90})",
     re.IGNORECASE,
 )
 _POST_NOISE_LINE = re.compile(  # beside the posts of a thread: about their authors, changes and numbers
     r"[\d,.]+k? (?:posts?|repl(?:y|ies)|answers?|likes?|views?|points?|helpful votes?)|last edited\b.{0,60}"
-    r"|\(?edited\b.{0,60}|(?:posts|replies|views|messages|join(?:ed)?(?: date)?|reaction score|points)\b:? ?[\w ,.]{0,20}"
+    r"|\(?edited\b.{0,60}"
+    r"|(?:posts|replies|views|messages|join(?:ed)?(?: date)?|reaction score|points)\b:? ?[\w ,.]{0,20}"
     r"|quote|(?:off|on)line|original poste?r?|thread starter|(?:\w+ )?member|registered user|#\d{1,4}",
     re.IGNORECASE,
 )
 _ANCHOR_SIGN = re.compile(r"[¶#§∞◆⚓︎🔗↩︎↑^\s]{1,3}")
 _FORUM_URL = re.compile(
-    r"/(?:forums?|threads?|topics?|t|questions|discussions?|comments|viewtopic\.php|showthread\.php|issues|pull)(?:[/?.-]|$)"
+    r"/(?:forums?|threads?|topics?|t|questions|discussions?|comments|viewtopic\.php|showthread\.php|showtopic|boards|issues|pull)(?:[/?.-]|$)"
     r"|[?&](?:topic|tid|showtopic|t)=|^https?://(?:[^/]*forum|community\.|discuss|boards?\.|talk\.)",
     re.IGNORECASE,
 )
@@ -2280,7 +2285,7 @@ def _known_words(element: Any, cache: dict[str, frozenset[str]]) -> frozenset[st
         if value not in cache:
             found: set[str] = set()
             for name in value.split():
-                parts = [part.lower() for part in _NAME_PART.findall(name[:80])]
+                parts = [part.lower() for part in _NAME_PART.findall(_NAME_HASH.sub("", name[:80]))]
                 if ":" not in name and _LAYOUT_WORDS.isdisjoint(parts):
                     found.update(parts, map("-".join, itertools.pairwise(parts)))
             cache[value] = _KNOWN_WORDS & found
@@ -2423,7 +2428,13 @@ def _remove_comments(nodes: list[_Node], *, is_question: bool) -> bool:
     """Remove comments and reviews; False when they are the page: a thread, or an article that is called a review."""
     comments: list[_Node] = []
     for node in _remaining(nodes, nodes[0]):
-        if node.words & _COMMENT_WORDS and node.tag != "main" and (not comments or node.index >= comments[-1].end):
+        named = node.words & _COMMENT_WORDS
+        if (
+            named
+            and not (named == {"review"} and node.rank <= 3)
+            and node.tag != "main"
+            and (not comments or node.index >= comments[-1].end)
+        ):
             comments.append(node)
     if not comments:
         return True
@@ -2529,6 +2540,8 @@ def _remove_sections(nodes: list[_Node], root: _Node, kind: PageKind) -> None:
         for node in _remaining(nodes, root):
             is_head = node.rank == 1 or (node.chars < POST_HEAD_CHARACTERS and _holds_time(nodes, node))
             is_box = node.tag in ("div", "ul", "ol", "section", "table") and not is_head
+            before = node.element.getprevious()
+            is_box = is_box and not (node.tag in ("ul", "ol") and before is not None and before.tag == "p")
             if is_box and node.links > LINK_SHARE * node.chars:
                 _remove(node)
 
@@ -2919,7 +2932,7 @@ def extract_main_text(html: bytes | str, url: str = "") -> str:
         root = _choose_root(nodes, kind)
         if by_name:
             _remove_sections(nodes, root, kind)
-        if root.running >= MIN_KEPT_SHARE * available:
+        if root.running >= MIN_KEPT_SHARE[kind] * available:
             break
     start = _find_fragment(nodes, root, urlsplit(url).fragment)
     text = _TextWriter(nodes, root, start, deadline_seconds, is_thread=kind == "forum").write()
