@@ -3601,8 +3601,9 @@ async def leave_with_host(host: int) -> None:
 
 
 # What a first call imports, in the order in which it needs it.
-WARM_UP_MODULES: Final = ("ddgs.engines", "httpx", "httpcore", "chardet")
-WARM_UP_PAGE: Final = "<html><body><article><h1>A page</h1><p>Some text, with enough words.</p></article></body></html>"
+WARM_UP_MODULES: Final = ("ddgs.engines", "httpx", "httpcore")
+# Long enough that Readability is not asked: few pages need it, and it takes 3 MiB.
+WARM_UP_PAGE: Final = f"<html><body><article>{'<p>Some text, with enough words.</p>' * 50}</article></body></html>"
 
 
 def warm_up() -> None:
