@@ -610,6 +610,17 @@ async def test_unpacking_stops_at_the_size_limit_in_the_middle_of_a_piece(wire: 
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize(("encoding", "pack"), [("identity", bytes), ("gzip", gzip.compress)], ids=["plain", "gzip"])
+async def test_the_size_limit_holds_where_it_is_met_inside_of_a_later_piece(
+    wire: Wire, encoding: str, pack: Callable[[bytes], bytes]
+) -> None:
+    body = pack(b"word " * (6 * MEBIBYTE // 5))
+    half = len(body) // 2
+    page = await wire.read(reply(Chunks(body[:half], body[half:]), headers=[("content-encoding", encoding)]))
+    assert len(page.text) == MAX_PAGE_BYTES
+
+
+@pytest.mark.anyio
 @pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip", "gzip, deflate", "compress", "aes128gcm", "x"])
 async def test_a_body_that_was_packed_otherwise_or_twice_is_refused(wire: Wire, encoding: str) -> None:
     body = Chunks(gzip.compress(gzip.compress(b"<p>Some text</p>")))
