@@ -665,6 +665,24 @@ async def test_the_page_clock_holds_over_all_redirects(wire: Wire, monkeypatch: 
 
 
 @pytest.mark.anyio
+async def test_a_fetcher_closes_what_it_opened(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = []
+
+    class Transport(httpx.MockTransport):
+        async def aclose(self) -> None:
+            closed.append(self)
+
+    monkeypatch.setattr(httpx, "AsyncHTTPTransport", lambda **_: Transport(wire.handle))
+    wire.replies["https://example.com/"] = reply()
+    fetcher = wire.fetcher()
+    await fetcher.aclose()
+    await fetcher("https://example.com/", "")
+    assert not closed
+    await fetcher.aclose()
+    assert len(closed) == 1
+
+
+@pytest.mark.anyio
 async def test_a_cancelled_page_leaves_its_connection(wire: Wire) -> None:
     arrived = asyncio.Event()
 
