@@ -871,6 +871,15 @@ async def test_a_challenge_is_known_by_its_header_whatever_the_status(wire: Wire
     assert await wire.reason_of_reply(blocked) == "bot challenge"
 
 
+def test_a_wall_has_as_little_text_and_markup_as_the_limits_say() -> None:
+    form = "<title>Captcha</title><p>" + "x" * (agent_web_search.MAX_WALL_TEXT_CHARACTERS - len("Captcha "))
+    full = form + "<br>".ljust(agent_web_search.MAX_WALL_HTML_CHARACTERS - len(form))
+    assert is_wall(form, "https://example.com/")
+    assert not is_wall(form + "x", "https://example.com/")
+    assert is_wall(full, "https://example.com/")
+    assert not is_wall(full + " ", "https://example.com/")
+
+
 def test_a_redirect_to_a_consent_host_is_a_wall() -> None:
     assert is_wall("<p>anything</p>", "https://consent.youtube.com/m?continue=x")
 
