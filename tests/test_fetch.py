@@ -880,8 +880,12 @@ def test_a_wall_has_as_little_text_and_markup_as_the_limits_say() -> None:
     assert not is_wall(full + " ", "https://example.com/")
 
 
-def test_a_redirect_to_a_consent_host_is_a_wall() -> None:
-    assert is_wall("<p>anything</p>", "https://consent.youtube.com/m?continue=x")
+@pytest.mark.parametrize(
+    "host", ["accounts.google.com", "consent.google.com", "consent.yahoo.com", "consent.youtube.com"]
+)
+def test_a_redirect_to_a_host_of_consent_or_login_is_a_wall(host: str) -> None:
+    assert is_wall("<title>Any</title><p>Any text", f"https://{host}/m?continue=https://example.com/")
+    assert not is_wall("<title>Any</title><p>Any text", f"https://{host}.example.com/")
 
 
 @pytest.mark.parametrize("html", WALLS.values(), ids=WALLS)
