@@ -610,6 +610,17 @@ async def test_unpacking_stops_at_the_size_limit_in_the_middle_of_a_piece(wire: 
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize(("encoding", "pack"), [("identity", bytes), ("gzip", gzip.compress)], ids=["plain", "gzip"])
+async def test_the_size_limit_holds_where_it_is_met_inside_of_a_later_piece(
+    wire: Wire, encoding: str, pack: Callable[[bytes], bytes]
+) -> None:
+    body = pack(b"word " * (6 * MEBIBYTE // 5))
+    half = len(body) // 2
+    page = await wire.read(reply(Chunks(body[:half], body[half:]), headers=[("content-encoding", encoding)]))
+    assert len(page.text) == MAX_PAGE_BYTES
+
+
+@pytest.mark.anyio
 @pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip", "gzip, deflate", "compress", "aes128gcm", "x"])
 async def test_a_body_that_was_packed_otherwise_or_twice_is_refused(wire: Wire, encoding: str) -> None:
     body = Chunks(gzip.compress(gzip.compress(b"<p>Some text</p>")))
@@ -651,6 +662,24 @@ async def test_the_page_clock_holds_over_all_redirects(wire: Wire, monkeypatch: 
     wire.replies["http://example.com/next"] = reply(stalled)
     assert await wire.reason("http://example.com/") == "timed out"
     assert stalled.closed
+
+
+@pytest.mark.anyio
+async def test_a_fetcher_closes_what_it_opened(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = []
+
+    class Transport(httpx.MockTransport):
+        async def aclose(self) -> None:
+            closed.append(self)
+
+    monkeypatch.setattr(httpx, "AsyncHTTPTransport", lambda **_: Transport(wire.handle))
+    wire.replies["https://example.com/"] = reply()
+    fetcher = wire.fetcher()
+    await fetcher.aclose()
+    await fetcher("https://example.com/", "")
+    assert not closed
+    await fetcher.aclose()
+    assert len(closed) == 1
 
 
 @pytest.mark.anyio
@@ -842,8 +871,21 @@ async def test_a_challenge_is_known_by_its_header_whatever_the_status(wire: Wire
     assert await wire.reason_of_reply(blocked) == "bot challenge"
 
 
-def test_a_redirect_to_a_consent_host_is_a_wall() -> None:
-    assert is_wall("<p>anything</p>", "https://consent.youtube.com/m?continue=x")
+def test_a_wall_has_as_little_text_and_markup_as_the_limits_say() -> None:
+    form = "<title>Captcha</title><p>" + "x" * (agent_web_search.MAX_WALL_TEXT_CHARACTERS - len("Captcha "))
+    full = form + "<br>".ljust(agent_web_search.MAX_WALL_HTML_CHARACTERS - len(form))
+    assert is_wall(form, "https://example.com/")
+    assert not is_wall(form + "x", "https://example.com/")
+    assert is_wall(full, "https://example.com/")
+    assert not is_wall(full + " ", "https://example.com/")
+
+
+@pytest.mark.parametrize(
+    "host", ["accounts.google.com", "consent.google.com", "consent.yahoo.com", "consent.youtube.com"]
+)
+def test_a_redirect_to_a_host_of_consent_or_login_is_a_wall(host: str) -> None:
+    assert is_wall("<title>Any</title><p>Any text", f"https://{host}/m?continue=https://example.com/")
+    assert not is_wall("<title>Any</title><p>Any text", f"https://{host}.example.com/")
 
 
 @pytest.mark.parametrize("html", WALLS.values(), ids=WALLS)

@@ -172,6 +172,11 @@ def test_different_pages_stay_apart(other: str) -> None:
     assert len(hits) == 2
 
 
+def test_addresses_that_cannot_be_taken_apart_are_compared_as_they_are() -> None:
+    rows = [("One", "https://a.example:port/", ""), ("Two", "https://b.example:port/", "")]
+    assert [hit.title for hit in aws.parse_hits([*rows, *rows])] == ["One", "Two"]
+
+
 def test_the_hits_of_two_engines_are_merged_by_rank() -> None:
     one, two = hits_of("one", 3), hits_of("two", 2)
     two[0] = aws.SearchHit("Same", one[1].url + "?utm_source=two", "")
