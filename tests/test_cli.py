@@ -358,8 +358,9 @@ def test_a_closed_stdout_is_no_fault(seams: Seams, capsys: Captured, monkeypatch
 
 @pytest.mark.parametrize("text", ["\x1b[31mred\x1b[0m", "\x1b]0;title\x07", "\u202eright to left"])
 def test_what_a_page_says_cannot_command_the_terminal(text: str, seams: Seams, capsys: Captured) -> None:
-    seams.search = FakeSearch(aws.SearchOutcome((aws.SearchHit(text, "https://a.example/" + text, text),)))
-    seams.fetch = FakeFetch({"https://a.example/" + text: f"page text {text} " * 20})
+    (hit,) = aws.parse_hits([(f"Title {text}", "https://a.example/" + text, text)])
+    seams.search = FakeSearch(aws.SearchOutcome((hit,)))
+    seams.fetch = FakeFetch({hit.url: f"page text {text} " * 20})
     assert exit_status("search", "q") == 0
     shown = capsys.readouterr()
     assert "page text" in shown.out

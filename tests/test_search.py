@@ -132,6 +132,12 @@ def test_a_url_is_handed_on_as_the_engine_gave_it_and_advertisements_are_not(url
     assert [hit.url for hit in hits] == ([expected] if expected else [])
 
 
+@pytest.mark.parametrize("unseen", ["\x1b[31m", "\x00", "\u202e", "\u200b", "\ud83d", "\U000e0041"])
+def test_a_hit_holds_nothing_that_cannot_be_seen_or_sent(unseen: str) -> None:
+    (hit,) = aws.parse_hits([(f"Ti{unseen}tle\n", f"https://a.example/{unseen}page", f"\u2028 snip{unseen}pet ")])
+    assert hit == aws.SearchHit("Title", "https://a.example/page", "snippet")
+
+
 def test_a_row_of_empty_fields_is_no_hit() -> None:
     assert aws.parse_hits([("", "", ""), ("", "https://a.example/", "no title")]) == []
 
