@@ -2519,8 +2519,6 @@ def _remove_sections(nodes: list[_Node], root: _Node, kind: PageKind) -> None:
             _remove_named_sections(nodes, node, kind)
     if root.running > 0.5 * root.chars:
         _remove_tail(nodes, root)
-    if kind == "article":
-        _remove_teasers(nodes, root)
     if kind != "other" and root.running > 0.5 * root.chars:
         for node in _remaining(nodes, root):
             if node.tag not in ("div", "ul", "ol", "section", "table") or node.links <= LINK_SHARE * node.chars:
@@ -2569,34 +2567,6 @@ def _remove_named_sections(nodes: list[_Node], parent: _Node, kind: PageKind) ->
             section = [node] if any(pattern.fullmatch(title) for pattern in patterns) else []
         elif node is not None and section:
             section.append(node)
-
-
-def _remove_teasers(nodes: list[_Node], root: _Node) -> None:
-    """Remove rows of cards that lead to other articles."""
-    for parent in _remaining(nodes, root):
-        groups: dict[tuple[str, str], list[_Node]] = {}
-        if not parent.is_inline and parent.links:
-            for child in _children(nodes, parent):
-                if child.chars and not child.is_inline and child.tag not in ("p", "li"):
-                    groups.setdefault(child.look, []).append(child)
-        for group in groups.values():
-            if len(group) > 1 and all(_is_teaser(nodes, child) for child in group):
-                for child in group:
-                    _remove(child)
-
-
-def _is_teaser(nodes: list[_Node], node: _Node) -> bool:
-    """A few words whose heading, or nearly all of it, leads to another page."""
-    if not 20 <= node.chars <= 600 or node.links < 15:
-        return False
-    for link in nodes[node.index : node.end]:
-        if link.tag == "a" and link.chars >= 15 and not link.element.get("href", "#").startswith(("#", "javascript:")):
-            holder = link.parent
-            if link.chars >= LINK_SHARE * node.chars or (holder is not None and holder.tag in _HEADINGS):
-                return True
-            if any(inner.tag in _HEADINGS for inner in nodes[link.index : link.end]):
-                return True
-    return False
 
 
 class _CodeWriter:

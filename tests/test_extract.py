@@ -289,16 +289,6 @@ def test_an_introduction_before_the_column_of_the_text_is_kept() -> None:
     assert extract_main_text(html).startswith(f"Kettles\n\n{OTHER}\n\n0. ")
 
 
-def test_cards_that_lead_from_an_article_to_others_go() -> None:
-    cards = "".join(
-        f'<div class="card"><h3><a href=/{name}>Why {name} matter to all of us</a></h3><p>{name} are great.</p></div>'
-        for name in ("spoons", "forks", "knives")
-    )
-    article = f"<body><main><p>{SENTENCE}</p><p>{OTHER}</p><p>{THIRD}</p><div>{cards}</div></main></body>"
-    text = extract_main_text(article, "https://example.org/blog/kettles")
-    assert text == f"{SENTENCE}\n\n{OTHER}\n\n{THIRD}"
-
-
 def test_a_list_of_links_is_the_text_of_a_page_that_has_no_other() -> None:
     rows = "".join(f"<li><a href=/{number}>Kettle number {number}</a> 3 litres</li>" for number in range(20))
     text = extract_main_text(f"<body><nav><a href=/>Home</a></nav><ul>{rows}</ul></body>")
