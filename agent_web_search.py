@@ -2026,6 +2026,7 @@ _HEADINGS: Final = {f"h{rank}": rank for rank in range(1, 7)}
 _NO_RANK: Final = 7
 _TITLE_TAGS: Final = frozenset(["dt", "summary", *_HEADINGS])
 _RICH_TAGS: Final = frozenset(["table", "pre", "blockquote", "dl", "article", "section", "form", "hr", *_HEADINGS])
+_BLOCK_TAGS: Final = frozenset(["p", "dt", "dd", "li", "tr", "td", "th", "pre", *_HEADINGS])
 _CODE_TAGS: Final = frozenset(["pre", "listing", "xmp", "plaintext"])
 _LANDMARK_TAGS: Final = _words("nav footer aside dialog menu form fieldset")
 _LANDMARK_ROLES: Final = _words(
@@ -2093,7 +2094,6 @@ _HIDING_STYLE = re.compile(
     r"|(?:^|;)\s*(?:opacity|font-size|(?:max-)?(?:height|width))\s*:\s*0(?:px|em|%)?\s*(?:;|$)",
     re.IGNORECASE,
 )
-_HIDING_CLASS = re.compile(r"(?:^|\s)d-none(?!\S)(?!.*(?:sm|md|lg|xl))")  # unless shown on some screens
 _BOILERPLATE_HEADING = re.compile(
     r"(?:(?:you (?:may|might) (?:also )?(?:like|enjoy)|related|recommended|popular|recent|latest|more|similar|trending)"
     r"(?: (?:posts?|articles?|stories|reading|news|content|topics?|threads?|links|blogs?|insights|from .*|in .*"
@@ -2385,8 +2385,10 @@ def _weigh(nodes: list[_Node]) -> None:
 
 def _is_hidden(node: _Node) -> bool:
     attributes = node.element.attrib
-    is_hidden = "hidden" in attributes or _HIDING_STYLE.search(attributes.get("style", ""))
-    if not is_hidden and not _HIDING_CLASS.search(attributes.get("class", "")):
+    names = attributes.get("class", "")
+    # Bootstrap's class, unless others show the element on screens of some width
+    is_hidden = "d-none" in names.split() and not any(f"d-{width}-" in names for width in ("sm", "md", "lg", "xl"))
+    if not is_hidden and "hidden" not in attributes and not _HIDING_STYLE.search(attributes.get("style", "")):
         return False
     around: _Node | None = node
     for _ in range(3):
@@ -2400,9 +2402,7 @@ def _is_landmark(node: _Node) -> bool:
     role = node.element.get("role", "")
     if node.tag == "aside" and not node.element.get("class") and node.running > 0.8 * node.chars:
         return False
-    if node.words & _CONSENT_WORDS:
-        return True
-    if node.element.get("aria-label", "").lower().startswith("breadcrumb"):
+    if node.words & _CONSENT_WORDS or node.element.get("aria-label", "").lower().startswith("breadcrumb"):
         return True
     if node.tag in _LANDMARK_TAGS:
         return not node.words & _ASIDE_WORDS
@@ -2418,10 +2418,11 @@ def _remove_landmarks(nodes: list[_Node]) -> None:
     total = max(nodes[0].running, 1)
     for node in _remaining(nodes, nodes[0]):
         share = FORM_SHARE if node.tag in ("form", "fieldset") else LANDMARK_SHARE
-        if node.words & _CONSENT_WORDS:
-            share = CONSENT_SHARE
+        share = CONSENT_SHARE if node.words & _CONSENT_WORDS else share
         if (_is_landmark(node) or _is_hidden(node)) and node.running < share * total:
             _remove(node)
+            if node.words & _CONSENT_WORDS:
+                node.element.clear(keep_tail=True)  # Readability shall not find it either
 
 
 def _remove_comments(nodes: list[_Node], *, is_question: bool) -> bool:
@@ -2534,33 +2535,28 @@ def _remove_sections(nodes: list[_Node], root: _Node, kind: PageKind) -> None:
             _remove_named_sections(nodes, node, kind)
     if root.running > 0.5 * root.chars:
         _remove_tail(nodes, root)
-    if kind == "article":
-        _remove_teasers(nodes, root)
     if kind != "other" and root.running > 0.5 * root.chars:
         for node in _remaining(nodes, root):
-            is_head = node.rank == 1 or (node.chars < POST_HEAD_CHARACTERS and _holds_time(nodes, node))
-            is_box = node.tag in ("div", "ul", "ol", "section", "table") and not is_head
-            before = node.element.getprevious()
-            is_box = is_box and not (node.tag in ("ul", "ol") and before is not None and before.tag == "p")
-            if is_box and node.links > LINK_SHARE * node.chars:
+            if node.tag not in ("div", "ul", "ol", "section", "table") or node.links <= LINK_SHARE * node.chars:
+                continue
+            parts, before = nodes[node.index : node.end], node.element.getprevious()
+            is_head = node.chars < POST_HEAD_CHARACTERS and any("time" in inner.tag for inner in parts)
+            is_announced = node.tag in ("ul", "ol") and before is not None and before.tag == "p"
+            if node.rank > 1 and not is_head and not is_announced:
                 _remove(node)
 
 
 def _remove_tail(nodes: list[_Node], root: _Node) -> None:
     """Remove the lists of links that end a page: to the next message, to the sources."""
-    parent: _Node | None = root
-    while parent is not None:
-        last = next((child for child in reversed([*_children(nodes, parent)]) if child.chars), None)
-        if last is None or last.is_inline or (last.element.tail or "").strip():
-            return
+    children = list(_children(nodes, root))
+    while children:
+        last = children.pop()
         if last.tag in ("ul", "ol", "dl") and last.links > TAIL_LINK_SHARE * last.chars:
             _remove(last)
-        else:
-            parent = last
-
-
-def _holds_time(nodes: list[_Node], node: _Node) -> bool:
-    return any(inner.tag in ("time", "relative-time") for inner in nodes[node.index : node.end])
+        elif last.is_inline or (last.element.tail or "").strip():
+            return
+        elif last.chars:
+            children = list(_children(nodes, last))
 
 
 def _remove_named_sections(nodes: list[_Node], parent: _Node, kind: PageKind) -> None:
@@ -2568,6 +2564,7 @@ def _remove_named_sections(nodes: list[_Node], parent: _Node, kind: PageKind) ->
 
     Outside of articles and threads such a heading may be the page's own; there lists of links go only.
     """
+    patterns = (_BOILERPLATE_HEADING,) if kind == "forum" else (_BOILERPLATE_HEADING, _COMMENTS_HEADING)
     section: list[_Node] = []
     for node in [*_children(nodes, parent), None]:
         if section and (node is None or node.rank <= section[0].rank):
@@ -2581,42 +2578,11 @@ def _remove_named_sections(nodes: list[_Node], parent: _Node, kind: PageKind) ->
             for part in section:
                 _remove(part)
             section = []
-        if node is not None and (section or (node.tag in _HEADINGS and _is_boilerplate(node.text(), kind))):
+        if node is not None and not section and node.tag in _HEADINGS:
+            title = node.text()
+            section = [node] if any(pattern.fullmatch(title) for pattern in patterns) else []
+        elif node is not None and section:
             section.append(node)
-
-
-def _is_boilerplate(heading: str, kind: PageKind) -> bool:
-    if _BOILERPLATE_HEADING.fullmatch(heading):
-        return True
-    return kind != "forum" and bool(_COMMENTS_HEADING.fullmatch(heading))
-
-
-def _remove_teasers(nodes: list[_Node], root: _Node) -> None:
-    """Remove rows of cards that lead to other articles."""
-    for parent in _remaining(nodes, root):
-        groups: dict[tuple[str, str], list[_Node]] = {}
-        if not parent.is_inline and parent.links:
-            for child in _children(nodes, parent):
-                if child.chars and not child.is_inline and child.tag not in ("p", "li"):
-                    groups.setdefault(child.look, []).append(child)
-        for group in groups.values():
-            if len(group) > 1 and all(_is_teaser(nodes, child) for child in group):
-                for child in group:
-                    _remove(child)
-
-
-def _is_teaser(nodes: list[_Node], node: _Node) -> bool:
-    """A few words whose heading, or nearly all of it, leads to another page."""
-    if not 20 <= node.chars <= 600 or node.links < 15:
-        return False
-    for link in nodes[node.index : node.end]:
-        if link.tag == "a" and link.chars >= 15 and not link.element.get("href", "#").startswith(("#", "javascript:")):
-            holder = link.parent
-            if link.chars >= LINK_SHARE * node.chars or (holder is not None and holder.tag in _HEADINGS):
-                return True
-            if any(inner.tag in _HEADINGS for inner in nodes[link.index : link.end]):
-                return True
-    return False
 
 
 class _CodeWriter:
@@ -2712,7 +2678,7 @@ class _TextWriter:
         self, nodes: list[_Node], root: _Node, start: _Node, deadline_seconds: float, *, is_thread: bool = False
     ) -> None:
         self._nodes, self._root, self._start, self._deadline_seconds = nodes, root, start, deadline_seconds
-        self._is_thread = is_thread
+        self._noise = (_NOISE_LINE, _POST_NOISE_LINE) if is_thread else (_NOISE_LINE,)
         self._blocks: list[tuple[str, int]] = []
         self._inline: list[str] = []
         self._lists: list[tuple[_Node, Iterator[int] | None]] = []
@@ -2859,15 +2825,12 @@ class _TextWriter:
             return
         text = self._take()
         is_repeated = self._folds and len(text) > REPEATED_CHARACTERS and text in self._seen
-        is_repeated |= self._is_thread and text.startswith("Re: ") and text[4:] in self._seen  # the title of a post
-        if text and not is_repeated and (is_heading or not self._is_noise(text)):
+        is_repeated |= text.startswith("Re: ") and text[4:] in self._seen  # the title of a post in its thread
+        is_noise = is_repeated or (not is_heading and any(pattern.fullmatch(text) for pattern in self._noise))
+        if text and not is_noise:
             self._seen.add(text)
             self._blocks.append((self._prefix + text, self._group if self._prefix else -1))
             self._prefix = ""
-
-    def _is_noise(self, text: str) -> bool:
-        is_noise = _NOISE_LINE.fullmatch(text) or (self._is_thread and _POST_NOISE_LINE.fullmatch(text))
-        return bool(is_noise)
 
 
 def _read_by_score(body: Any, deadline_seconds: float) -> str:
@@ -2875,6 +2838,7 @@ def _read_by_score(body: Any, deadline_seconds: float) -> str:
     import readability
     from lxml import etree
 
+    logging.getLogger("readability").setLevel(logging.CRITICAL)  # it prints what it cannot read
     try:
         source = etree.tostring(body, encoding="unicode", method="html")
         article = _parse_html(readability.Document(source).summary(html_partial=True))
@@ -2890,17 +2854,7 @@ def _find_fragment(nodes: list[_Node], root: _Node, fragment: str) -> _Node:
     for node in _remaining(nodes, root):
         if names.isdisjoint((node.element.get("id"), node.tag == "a" and node.element.get("name"))):
             continue
-        while node.parent is not None and node.parent.tag in (
-            *_HEADINGS,
-            "p",
-            "dt",
-            "dd",
-            "li",
-            "tr",
-            "td",
-            "th",
-            "pre",
-        ):
+        while node.parent is not None and node.parent.tag in _BLOCK_TAGS:
             node = node.parent
         return node
     return root

@@ -170,6 +170,8 @@ SEEN = {
     "a tab's panel": '<div role="tabpanel" style="display:none"><p>{}</p></div>',
     "an accordion's part": '<div class="accordion-collapse" style="display:none"><p>{}</p></div>',
     "what a button opens": '<button aria-expanded="false">Show</button><div hidden><p>{}</p></div>',
+    "what Bootstrap shows on wide screens": '<p class="d-none d-md-block">{}</p>',
+    "a hash at the end of a class": '<div class="box_root__adKqa"><p>{}</p></div>',
     "an aside of the text": '<aside class="callout"><p>{}</p></aside>',
     "a form with nothing to fill in": '<form><input type="hidden"><p>{}</p></form>',
     "a button that was never closed": "<button><p>{}</p>" + f"<p>{THIRD}</p>" * 4,
@@ -186,6 +188,9 @@ BOILERPLATE = {
     "a menu by its class": '<div class="main-menu"><a href=/a>Kettles</a> <a href=/b>Toasters</a></div>',
     "a sidebar": '<div class="left-sidebar"><p>Toasters are on sale this week, all of them.</p></div>',
     "a cookie bar": '<div id="cookieConsent"><p>We use cookies to count Toasters, do you agree to it?</p></div>',
+    "breadcrumbs by their label": '<ol aria-label="Breadcrumb"><li><a href=/a>Toasters</a></li><li>Old</li></ol>',
+    "what Bootstrap hides": '<p class="mb-2 d-none">Toasters are cheaper for those who read this line.</p>',
+    "the running head of printed pages": "<table><thead><tr><td>Toasters</td></tr></thead><tfoot></tfoot></table>",
     "share buttons": '<div class="share-buttons"><a href=/a>Tweet Toasters</a></div>',
     "related links": '<section class="related-posts"><h3>Toasters</h3><a href=/a>The best Toasters</a></section>',
     "a form": "<form><label>Toasters by mail</label><input name=mail><button>Send</button></form>",
@@ -237,6 +242,41 @@ def test_all_posts_of_a_thread_are_text() -> None:
     assert text == f"ann\n\n{SENTENCE}\n\nbob\n\n{OTHER}\n\ncem\n\n{THIRD}"
 
 
+def test_posts_under_a_heading_named_comments_are_text_of_a_thread() -> None:
+    posts = "".join(f'<li class="comment"><p>{text}</p></li>' for text in (OTHER, THIRD))
+    html = f"<body><main><h1>Kettles</h1><p>{SENTENCE}</p><h2>Comments</h2><ul>{posts}</ul></main></body>"
+    text = extract_main_text(html, "https://example.org/discussion/12/kettles")
+    assert text == f"Kettles\n\n{SENTENCE}\n\nComments\n\n- {OTHER}\n- {THIRD}"
+
+
+def test_lines_about_the_author_of_a_post_and_its_title_again_go_from_a_thread() -> None:
+    posts = "".join(
+        f"<div><h3>{title}</h3><p>Posts: 1,204</p><p>Join Date: Mar 2016</p><p>{text}</p></div>"
+        for title, text in (("Kettles", SENTENCE), ("Re: Kettles", OTHER), ("Re: Kettles", THIRD))
+    )
+    text = extract_main_text(f"<body><main>{posts}</main></body>", "https://example.org/threads/kettles.1/")
+    assert text == f"Kettles\n\n{SENTENCE}\n\n{OTHER}\n\n{THIRD}"
+
+
+def test_a_form_for_cookies_goes_even_when_it_outweighs_the_page() -> None:
+    asked = "".join(f"<p>{number}. We value privacy and ask you for consent.</p>" for number in range(60))
+    form = f'<div id="onetrust-consent-sdk">{asked}</div>'
+    assert (
+        extract_main_text(f"<body><main><p>{SENTENCE} {OTHER} {THIRD}</p></main>{form}</body>")
+        == f"{SENTENCE} {OTHER} {THIRD}"
+    )
+
+
+def test_lists_of_links_at_the_end_of_the_text_go() -> None:
+    links = "<ul><li><a href=/1>The message before this one</a></li><li><a href=/2>The next message</a></li></ul>"
+    html = f"<body><pre>{SENTENCE}\n{OTHER}</pre><hr>{links}</body>"
+    assert extract_main_text(html) == f"```\n{SENTENCE}\n{OTHER}\n```"
+
+
+def test_a_link_that_only_runs_a_script_is_a_button() -> None:
+    assert text_of('<p>Code: <a href="#" onclick="select(this)">Select everything</a></p>') == "Code:"
+
+
 def test_comments_that_are_the_page_are_text() -> None:
     comments = "".join(f'<li class="comment"><p>{text}</p></li>' for text in (SENTENCE, OTHER, THIRD) * 2)
     text = extract_main_text(f'<body><p>A link about kettles</p><ul class="comments">{comments}</ul></body>')
@@ -247,16 +287,6 @@ def test_an_introduction_before_the_column_of_the_text_is_kept() -> None:
     column = "".join(f"<p>{number}. {SENTENCE}</p>" for number in range(30))
     html = f"<body><main><div><h1>Kettles</h1><p>{OTHER}</p></div><div>{column}</div></main></body>"
     assert extract_main_text(html).startswith(f"Kettles\n\n{OTHER}\n\n0. ")
-
-
-def test_cards_that_lead_from_an_article_to_others_go() -> None:
-    cards = "".join(
-        f'<div class="card"><h3><a href=/{name}>Why {name} matter to all of us</a></h3><p>{name} are great.</p></div>'
-        for name in ("spoons", "forks", "knives")
-    )
-    article = f"<body><main><p>{SENTENCE}</p><p>{OTHER}</p><p>{THIRD}</p><div>{cards}</div></main></body>"
-    text = extract_main_text(article, "https://example.org/blog/kettles")
-    assert text == f"{SENTENCE}\n\n{OTHER}\n\n{THIRD}"
 
 
 def test_a_list_of_links_is_the_text_of_a_page_that_has_no_other() -> None:
@@ -271,6 +301,17 @@ def test_a_poor_text_gives_way_to_a_far_longer_one_of_readability() -> None:
     column = f'<p>{SENTENCE} {OTHER}</p><p>{THIRD} {THIRD}</p><div class="review">{reviews}{reviews}</div>'
     html = f'<body><div class="content">{column}</div></body>'
     assert "2: Finally it has to be cleaned" in extract_main_text(html)
+
+
+def test_what_readability_cannot_read_is_not_told_on_standard_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("no scores")
+
+    monkeypatch.setattr("readability.readability.Document.score_paragraphs", fail)
+    assert extract_main_text(f"<body><p>{SENTENCE}</p></body>") == SENTENCE
+    assert caplog.records == []
 
 
 def test_a_repeated_paragraph_is_written_once() -> None:
