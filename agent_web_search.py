@@ -3046,13 +3046,17 @@ async def read_extracts(
 
 
 def assemble_result(hit: SearchHit, extract: str = "") -> SearchResult:
-    """A hit and its extract, or "" for none, as the five fields; both were cleaned where they came in."""
+    """A hit and its extract, or "" for none, as the five fields.
+
+    Cleaned once more, whatever backend they are from: half a character in one field would cost the whole answer.
+    """
+    url = clean_line(hit.url)
     return SearchResult(
-        title=hit.title,
-        url=hit.url,
-        summary=extract or hit.snippet,
-        site_name=site_name(hit.url),
-        favicon=favicon_url(hit.url),
+        title=clean_line(hit.title),
+        url=url,
+        summary=clean_text(extract).strip() or clean_text(hit.snippet),
+        site_name=site_name(url),
+        favicon=favicon_url(url),
     )
 
 

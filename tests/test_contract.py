@@ -3,6 +3,7 @@
 The golden file is written anew by `python -m tests.test_contract`, for a change that an ADR tells of.
 """
 
+import doctest
 import json
 import os
 import subprocess
@@ -208,3 +209,9 @@ if __name__ == "__main__":
     import asyncio
 
     GOLDEN_TOOLS_LIST.write_text(to_golden(asyncio.run(list_tools())), "utf-8")
+
+
+def test_the_examples_in_the_modules_docstrings_are_true() -> None:
+    result = doctest.testmod(aws)
+    assert result.attempted > 0
+    assert result.failed == 0
