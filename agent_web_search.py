@@ -1983,7 +1983,6 @@ FORM_SHARE: Final = 0.1  # likewise; some pages are one form
 STRONG_SHARE: Final = 0.6  # a word naming more of the running text names the page's layout
 MIN_BESIDE_COMMENTS: Final = 250, 1600  # less text beside them: comments are the page; up to this much: see next
 MAX_COMMENTS_SHARE: Final = 0.7
-PROSE_CHARACTERS: Final = 600  # so much running text is no list of links, whatever it is called
 LINK_SHARE: Final = 0.6
 POST_HEAD_CHARACTERS: Final = 60  # a name and a time, both links, head a post
 MAX_POST_NODES: Final = 500  # a box with more elements is not one post but the thread
@@ -2052,11 +2051,6 @@ _WEAK_WORDS: Final = _words(
 )
 _CONSENT_WORDS: Final = _words("onetrust cookiebot cookieconsent")  # may outweigh a short page
 _UNSEEN_WORDS: Final = _words("sr-only screen-reader visually-hidden hidden-visually visually")
-# Of the strong words those for lists of links: plain sentences under such a name are something else.
-_NAVIGATION_WORDS: Final = _words(
-    "nav navbar navigation menu submenu megamenu breadcrumb breadcrumbs footer sidenav pagination pager search share "
-    "social links filters facets"
-)
 _COMMENT_WORDS: Final = _words("comment comments commentlist respond disqus reviews review")
 _USER_CARD_WORDS: Final = _words(
     "signature userinfo postprofile profile avatar reactions reaction votes likes vote karma message-user post-author "
@@ -2450,16 +2444,14 @@ def _remove_comments(nodes: list[_Node], *, is_question: bool) -> bool:
 
 
 def _is_spared(node: _Node, words: set[str]) -> bool:
-    """Whether a name does not count: on headings and what is inside of sentences, on code, and on plain prose."""
+    """Whether a name does not count: on headings, on what is inside of sentences and on code."""
     around = node.parent
     if node.tag in ("pre", "code", "tr", "td", "main") or (node.rank == 1 and words <= _WEAK_WORDS):
         return True
     if around is not None and around.tag in _HEADINGS and 2 * node.chars > around.chars:
         return True
     is_in_sentence = around is not None and around.tag in ("p", "li", "dd", "td") and node.is_inline and around.running
-    if (node.tag in _HEADINGS or is_in_sentence) and words.isdisjoint(_UNSEEN_WORDS | _USER_CARD_WORDS):
-        return True
-    return words <= _NAVIGATION_WORDS and node.running > max(PROSE_CHARACTERS, LINK_SHARE * node.chars)
+    return bool(node.tag in _HEADINGS or is_in_sentence) and words.isdisjoint(_UNSEEN_WORDS | _USER_CARD_WORDS)
 
 
 def _remove_named(nodes: list[_Node], kind: PageKind) -> None:
@@ -2559,22 +2551,22 @@ def _remove_tail(nodes: list[_Node], root: _Node) -> None:
             children = list(_children(nodes, last))
 
 
+def _is_list_of_links(node: _Node) -> bool:
+    return not node.chars or (not node.is_inline and node.links > LIST_OF_LINKS_SHARE * node.chars)
+
+
 def _remove_named_sections(nodes: list[_Node], parent: _Node, kind: PageKind) -> None:
     """Remove a heading that names boilerplate and what follows it beside it, up to the next heading of its rank.
 
-    Outside of articles and threads such a heading may be the page's own; there lists of links go only.
+    Outside of articles and threads such a heading may be the page's own; there it goes with the links right behind it.
     """
     patterns = (_BOILERPLATE_HEADING,) if kind == "forum" else (_BOILERPLATE_HEADING, _COMMENTS_HEADING)
     section: list[_Node] = []
     for node in [*_children(nodes, parent), None]:
         if section and (node is None or node.rank <= section[0].rank):
             if kind == "other":
-                is_text = (
-                    part.chars and (part.is_inline or part.links <= LIST_OF_LINKS_SHARE * part.chars)
-                    for part in section[1:]
-                )
-                count = next((number for number, is_found in enumerate(is_text, 1) if is_found), len(section))
-                section = section[: count if sum(part.links for part in section[:count]) else 0]
+                behind = list(itertools.takewhile(_is_list_of_links, section[1:]))
+                section = [section[0], *behind] if any(part.links for part in behind) else []
             for part in section:
                 _remove(part)
             section = []
