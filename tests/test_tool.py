@@ -332,6 +332,13 @@ async def test_a_row_that_could_not_be_sent_is_sent_without_what_could_not() -> 
     ]
 
 
+async def test_hits_of_any_backend_are_sent_without_what_cannot_be_sent_or_seen() -> None:
+    hit = aws.SearchHit("half \ud83d\x1b[31m", "https://a.example/\udfff", "sn\u200bip\ud800pet \U000e0041")
+    result = await call(search=FakeSearch(aws.SearchOutcome((hit,))))
+    (row,) = rows(result)
+    assert (row["title"], row["url"], row["summary"]) == ("half", "https://a.example/", "snippet ")
+
+
 async def test_a_call_that_failed_does_not_spoil_the_next_one() -> None:
     search = FakeSearch(ValueError(SECRET), found())
     async with Client(aws.create_server(search, FakeFetch()), mode="legacy") as client:
