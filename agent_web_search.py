@@ -1992,6 +1992,7 @@ POOR_CHARACTERS: Final = 1000  # a shorter text is compared with Readability's, 
 POOR_FACTOR: Final = 1.5  # how much longer that one has to be
 MAX_SCORED_NODES: Final = 6_000  # Readability's time grows with them, and nothing can stop it
 CELL_CHARACTERS: Final = 400  # a table with longer cells is layout
+MAX_ID_PARTS: Final = 3  # a longer id is the title of a section: "SQL-FOR-UPDATE-SHARE"
 HEADER_CHARACTERS: Final = 300  # a longer box around the first heading holds more than a title
 REPEATED_CHARACTERS: Final = 100  # a block as long as this is written once: carousels and quotes repeat it
 MAX_CODE_BLOCKS_TO_FOLD: Final = 2  # but references repeat notes on purpose
@@ -2269,21 +2270,22 @@ def _keep_contents(root: Any) -> None:
             panel.set("role", "tabpanel")
 
 
-def _known_words(element: Any, cache: dict[str, frozenset[str]]) -> frozenset[str]:
+def _known_words(element: Any, cache: dict[tuple[str, str], frozenset[str]]) -> frozenset[str]:
     """The known words in an element's class and id; an id of a section or heading is its title and says nothing."""
     words: frozenset[str] = frozenset()
     for attribute in ("class", "id"):
         value = element.get(attribute)
         if not value or (attribute == "id" and element.tag not in ("div", "ul", "ol", "table", "form", "aside")):
             continue
-        if value not in cache:
+        if (attribute, value) not in cache:
             found: set[str] = set()
             for name in value.split():
                 parts = [part.lower() for part in _NAME_PART.findall(_NAME_HASH.sub("", name[:80]))]
-                if ":" not in name and _LAYOUT_WORDS.isdisjoint(parts):
+                is_title = attribute == "id" and len(parts) > MAX_ID_PARTS
+                if ":" not in name and _LAYOUT_WORDS.isdisjoint(parts) and not is_title:
                     found.update(parts, map("-".join, itertools.pairwise(parts)))
-            cache[value] = _KNOWN_WORDS & found
-        words |= cache[value]
+            cache[attribute, value] = _KNOWN_WORDS & found
+        words |= cache[attribute, value]
     return words
 
 
@@ -2292,7 +2294,7 @@ def _index(body: Any, deadline_seconds: float) -> list[_Node]:
     from lxml import etree
 
     nodes: list[_Node] = []
-    cache: dict[str, frozenset[str]] = {}
+    cache: dict[tuple[str, str], frozenset[str]] = {}
     node: _Node | None = None
     chars = links = running = block_chars = block_links = link_depth = depth = steps = 0
     for event, element in etree.iterwalk(body, events=("start", "end")):

@@ -172,6 +172,7 @@ SEEN = {
     "what a button opens": '<button aria-expanded="false">Show</button><div hidden><p>{}</p></div>',
     "what Bootstrap shows on wide screens": '<p class="d-none d-md-block">{}</p>',
     "a hash at the end of a class": '<div class="box_root__adKqa"><p>{}</p></div>',
+    "a section whose id is its title": '<div id="WHAT-TO-SHARE-WITH-OTHERS"><p>{}</p></div>',
     "an aside of the text": '<aside class="callout"><p>{}</p></aside>',
     "a form with nothing to fill in": '<form><input type="hidden"><p>{}</p></form>',
     "a button that was never closed": "<button><p>{}</p>" + f"<p>{THIRD}</p>" * 4,
