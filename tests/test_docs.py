@@ -3,11 +3,14 @@
 import asyncio
 import json
 import re
+import runpy
 import shlex
 import subprocess
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args
+from xml.etree import ElementTree
 
 import pytest
 from mcp import Client
@@ -225,6 +228,73 @@ def test_the_example_in_the_readme_is_what_the_tool_answers(through_web: Simulat
     assert shown.items() <= answered[0].items()
 
 
+# -- The README in Chinese ---------------------------------------------------------------------------------------------
+
+CHINESE = "docs/README.zh-CN.md"
+
+
+def heading_levels(text: str) -> list[int]:
+    return [len(marks) for marks in re.findall(r"^(#+) ", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), re.M)]
+
+
+def fenced_blocks(text: str) -> list[str]:
+    return re.findall(r"^```.*?^```", text, re.MULTILINE | re.DOTALL)
+
+
+def table_cells(text: str) -> list[list[tuple[list[str], list[str]]]]:
+    """Of each row of each table and each cell: what stands in it as code, and its figures."""
+    return [
+        [
+            (
+                re.findall(r"`[^`]+`", cell),
+                sorted(re.findall(r"\d[\d.,]*\d|\d", re.sub(r"`[^`]+`|\(http.*?\)", "", cell))),
+            )
+            for cell in line.strip("|").split(" |")
+        ]
+        for line in text.splitlines()
+        if line.startswith("|")
+    ]
+
+
+def linked(name: str) -> list[str]:
+    """Where the links and pictures of a page lead, sorted; other pages by their path from the root."""
+    targets = re.findall(r"\]\(([^)\s]+)\)", read(name))
+    folder = (ROOT / name).parent
+    paths = [target if ":" in target else str((folder / target).resolve().relative_to(ROOT)) for target in targets]
+    return sorted(path for path in paths if path not in {"README.md", CHINESE})
+
+
+@pytest.mark.parametrize("part", [heading_levels, fenced_blocks, table_cells], ids=["headings", "code", "tables"])
+def test_the_chinese_readme_has_the_same(part: Callable[[str], list[Any]]) -> None:
+    english = part(read("README.md"))
+    assert len(english) > 3
+    assert part(read(CHINESE)) == english
+
+
+def test_both_readmes_lead_to_the_same_places_and_to_each_other() -> None:
+    assert linked(CHINESE) == linked("README.md")
+    assert f"]({CHINESE})" in read("README.md")
+    assert "](../README.md)" in read(CHINESE)
+
+
+def test_both_readmes_name_the_same_commands_and_settings() -> None:
+    english = set(re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", read("README.md"), flags=re.M | re.S)))
+    assert english <= set(re.findall(r"`([^`\n]+)`", read(CHINESE)))
+
+
+# -- Picture -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_picture_shows_the_lines_of_a_run() -> None:
+    picture = runpy.run_path(str(DOCS / "picture.py"))
+    lines = picture["run_search"]()
+    shown = [
+        element.text for element in ElementTree.parse(DOCS / "search.svg").iter("{http://www.w3.org/2000/svg}text")
+    ]
+    assert shown == [line for line in lines if line]
+    assert read("docs/search.svg") == picture["draw"](lines)
+
+
 # -- Pages -------------------------------------------------------------------------------------------------------------
 
 
@@ -265,6 +335,12 @@ def test_every_link_leads_to_a_file_and_a_heading_that_exist(page: Path) -> None
         assert file.exists(), target
         if anchor:
             assert anchor in [slug(h) for h in re.findall(r"^#+ (.+)$", file.read_text("utf-8"), re.MULTILINE)], target
+
+
+def test_the_lines_that_install_are_the_same_in_the_readme() -> None:
+    powershell = code_blocks(read("docs/install.md"), "powershell")
+    assert powershell == code_blocks(read("README.md"), "powershell")
+    assert code_blocks(read("docs/install.md"), "sh")[0] in code_blocks(read("README.md"), "sh")
 
 
 def test_the_registrys_name_in_the_readme_follows_the_repositorys_address() -> None:
