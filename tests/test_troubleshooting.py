@@ -1,9 +1,12 @@
 """Every heading of docs/troubleshooting.md is a text that the program says in the situation it stands for."""
 
 import asyncio
+import os
 import re
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mcp import Client
@@ -26,14 +29,18 @@ def answer(
     environ: Mapping[str, str] | None = None,
     *,
     tool: str = aws.TOOL_NAME,
+    unknown_flags: Sequence[aws.BadSetting] = (),
+    pins: Mapping[str, str] | None = None,
 ) -> list[str]:
     """The text blocks of a call's answer, or a protocol error's text, from a server set up by `environ`."""
     settings, bad_settings = aws.load_settings({}, environ or {})
+    bad_settings += unknown_flags
+    meta: Any = {aws.SETTINGS_META_KEY: pins} if pins else None
 
     async def call() -> list[str]:
         async with Client(aws.create_server(search, FakeFetch(), settings, bad_settings)) as client:
             try:
-                result = await client.call_tool(tool, dict(arguments))
+                result = await client.call_tool(tool, dict(arguments), meta=meta)
             except MCPError as error:
                 return [str(error)]
             return [block.text for block in result.content]
@@ -102,6 +109,27 @@ def search_that_fails_with(primp_says: str) -> Callable[[SimulatedWeb], str]:
     return lambda web: answer(QUERY, aws.EngineSearch(aws.Settings(), ask), DUCKDUCKGO_ONLY)[0]
 
 
+def search_with_stuck_requests(web: SimulatedWeb) -> str:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(aws, "MAX_ENGINE_THREADS", 0)  # as if all that are allowed were under way
+        return answer(QUERY, environ=DUCKDUCKGO_ONLY)[0]
+
+
+def search_with_an_unknown_flag(web: SimulatedWeb) -> str:
+    """The process would serve from here on, so what it would serve with is taken and served by the test."""
+    bad_settings: list[aws.BadSetting] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(aws, "leave_on_signals", lambda: None)
+        patch.setattr(aws, "serve", lambda settings, bad: bad_settings.extend(bad) or sys.exit())
+        with pytest.raises(SystemExit):
+            aws.main(["--alow-domains"])
+    return answer(QUERY, FakeSearch(found()), unknown_flags=bad_settings)[0]
+
+
+def search_pinned_to(environ: Mapping[str, str], **pins: str) -> Callable[[SimulatedWeb], str]:
+    return lambda web: answer(QUERY, FakeSearch(found()), environ, pins=pins)[0]
+
+
 SITUATIONS: dict[str, Callable[[SimulatedWeb], str]] = {
     "Search failed: … refuses to search for now (HTTP": search_with("429"),
     "Search failed: … refuses to search for now (it wants": search_with("202"),
@@ -126,7 +154,15 @@ SITUATIONS: dict[str, Callable[[SimulatedWeb], str]] = {
     "No results": lambda web: answer(QUERY, FakeSearch(found(0)))[1],
     "Bad argument": lambda web: answer({**QUERY, "content_size": "huge"}, FakeSearch(found()))[0],
     "Unknown tool": lambda web: answer(QUERY, FakeSearch(found()), tool="webSearchPrime")[0],
-    "Search failed: a setting": lambda web: answer(QUERY, environ={"AGENT_WEB_SEARCH_DENY_DOMAINS": "nonsense"})[0],
+    "Search failed: … earlier requests": search_with_stuck_requests,
+    "Search failed: no engine answered": lambda web: answer(QUERY, FakeSearch(asyncio.CancelledError()))[0],
+    "Search failed: a setting of this search server is wrong. Bad setting …: there": search_with_an_unknown_flag,
+    "Search failed: Bad pin": search_pinned_to({}, region="nonsense"),
+    "Search failed: agent-web-search/settings takes": search_pinned_to({}, proxy="http://127.0.0.1:9"),
+    "Search failed: The pins": search_pinned_to(DUCKDUCKGO_ONLY, engines="mojeek"),
+    "Search failed: a setting of this search server is wrong. Bad setting …: got": lambda web: answer(
+        QUERY, environ={"AGENT_WEB_SEARCH_DENY_DOMAINS": "nonsense"}
+    )[0],
     "Note: a setting": lambda web: answer(QUERY, FakeSearch(found()), {"AGENT_WEB_SEARCH_REGION": "nonsense"})[-1],
     "Search failed: an unexpected error": lambda web: answer(QUERY, FakeSearch(RuntimeError("details")))[0],
 }
@@ -144,10 +180,33 @@ def test_the_answer_is_the_heading(heading: str, through_web: SimulatedWeb, monk
     assert matches(heading, text), text
 
 
-def test_the_command_line_says_what_the_heading_says(capsys: pytest.CaptureFixture[str]) -> None:
-    (heading,) = [heading for heading in HEADINGS if heading.startswith("agent-web-search:")]
-    assert aws.main(["--region", "nonsense", "search", "sorting"]) == aws.EXIT_USAGE
+COMMAND_LINES = {
+    "agent-web-search: Bad setting": (["--region", "nonsense", "search", "sorting"], aws.EXIT_USAGE),
+    "agent-web-search: bad …": (["search", "sorting", "--size", "huge"], aws.EXIT_USAGE),
+}
+
+
+def command_line_headings() -> list[str]:
+    return [heading for heading in HEADINGS if heading.startswith("agent-web-search:")]
+
+
+@pytest.mark.parametrize(("beginning", "arguments", "status"), [(key, *value) for key, value in COMMAND_LINES.items()])
+def test_the_command_line_says_what_the_heading_says(
+    beginning: str, arguments: list[str], status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (heading,) = [heading for heading in command_line_headings() if heading.startswith(beginning)]
+    assert aws.main(arguments) == status
     assert matches(heading, capsys.readouterr().err.strip())
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no full device")
+def test_the_command_line_says_that_it_cannot_write(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert aws.main(["config", "codex"]) == aws.EXIT_FAILED
+    assert capsys.readouterr().err.splitlines()[-1] in command_line_headings()
 
 
 @pytest.mark.parametrize("failure", aws.PRIMP_FAILURES, ids=lambda failure: failure[0])
