@@ -343,6 +343,16 @@ def test_the_lines_that_install_are_the_same_in_the_readme() -> None:
     assert code_blocks(read("docs/install.md"), "sh")[0] in code_blocks(read("README.md"), "sh")
 
 
+def test_each_section_of_the_benchmarks_names_a_program_that_exists_and_its_options() -> None:
+    sections = re.split(r"^## ", read("docs/benchmarks.md"), flags=re.MULTILINE)[1:]
+    for text in sections:
+        commands = re.findall(r"`python (?:-m )?(tests[./]bench[./]\w+)(?:\.py)?( --\w+)?", text)
+        assert commands, text.splitlines()[0]
+        for name, option in commands:
+            source = read(name.replace(".", "/") + ".py")
+            assert f'"{option.strip()}"' in source or not option, (name, option)
+
+
 def test_the_registrys_name_in_the_readme_follows_the_repositorys_address() -> None:
     owner, name = module.REPOSITORY_URL.removeprefix("https://github.com/").split("/")
     assert f"mcp-name: io.github.{owner}/{name}" in read("README.md")
