@@ -48,13 +48,14 @@ class Start:
     exit_ms: float
 
 
-def own_commands(binary: str | None) -> dict[str, list[str]]:
-    """This program as the installed script starts it (from cached byte code), as a plain file, and as a binary."""
+def own_commands(binary: str | None, plain_binary: str | None) -> dict[str, list[str]]:
+    """This program as the installed script starts it (from cached byte code), as a plain file, and as binaries."""
     commands = {
         "ours, installed": [sys.executable, "-c", INSTALLED_SCRIPT.format(root=str(ROOT))],
         "ours, as a file": [sys.executable, str(ROOT / "agent_web_search.py")],
     }
-    return {**commands, **({"ours, binary": [binary]} if binary else {})}
+    binaries = {"ours, binary": binary, "ours, plain build": plain_binary}
+    return {**commands, **{name: [path] for name, path in binaries.items() if path}}
 
 
 def rival_commands(folder: Path) -> dict[str, list[str]]:
@@ -200,6 +201,7 @@ def print_table(title: str, starts: dict[str, list[Start]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", help="this program's binary, measured too")
+    parser.add_argument("--plain-binary", help="and the one that AGENT_WEB_SEARCH_PLAIN=1 builds, without any option")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--busy", action="store_true", help="a second table, with every core busy")
     parser.add_argument("--rivals", nargs="*", metavar="NAME", help="the servers to compare with; not given: all")
@@ -207,7 +209,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "agent-web-search-bench")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    ours = own_commands(options.binary)
+    ours = own_commands(options.binary, options.plain_binary)
     rivals = {} if options.rivals == [] else rival_commands(options.folder)
     rivals = {name: command for name, command in rivals.items() if options.rivals is None or name in options.rivals}
     commands = {**rivals, **ours}
