@@ -1992,7 +1992,7 @@ POOR_CHARACTERS: Final = 1000  # a shorter text is compared with Readability's, 
 POOR_FACTOR: Final = 1.5  # how much longer that one has to be
 MAX_SCORED_NODES: Final = 6_000  # Readability's time grows with them, and nothing can stop it
 CELL_CHARACTERS: Final = 400  # a table with longer cells is layout
-MAX_ID_PARTS: Final = 3  # a longer id is the title of a section: "SQL-FOR-UPDATE-SHARE"
+MAX_ID_PARTS: Final = 4  # a longer id is the title of a section: "SQL-FOR-NO-KEY-UPDATE"
 HEADER_CHARACTERS: Final = 300  # a longer box around the first heading holds more than a title
 REPEATED_CHARACTERS: Final = 100  # a block as long as this is written once: carousels and quotes repeat it
 MAX_CODE_BLOCKS_TO_FOLD: Final = 2  # but references repeat notes on purpose
@@ -2536,7 +2536,8 @@ def _remove_sections(nodes: list[_Node], root: _Node, kind: PageKind) -> None:
             parts, before = nodes[node.index : node.end], node.element.getprevious()
             is_head = node.chars < POST_HEAD_CHARACTERS and any("time" in inner.tag for inner in parts)
             is_announced = node.tag in ("ul", "ol") and before is not None and before.tag == "p"
-            if node.rank > 1 and not is_head and not is_announced:
+            is_card = kind == "article" and node.rank < _NO_RANK
+            if node.rank > 1 and not is_head and not is_announced and not is_card:
                 _remove(node)
 
 
@@ -2759,6 +2760,8 @@ class _TextWriter:
     def _enter(self, node: _Node) -> None:
         if node.tag == "br":
             self._inline.append("\n" if self._cells is None else " ")
+        elif node.is_inline:
+            self._part_labels(node)
         elif not node.is_inline:
             self._flush()
             if node.tag in ("ul", "ol"):
@@ -2771,6 +2774,13 @@ class _TextWriter:
                 self._tables.append(node)
             elif node.tag == "tr" and not node.rich and self._cells is None:
                 self._cells = []
+
+    def _part_labels(self, node: _Node) -> None:
+        """A blank between labels that only a style keeps apart: `<span>Ada</span><time>May 7</time>`."""
+        before = node.element.getprevious()
+        is_label = before is not None and not before.tail and node.parent is not None and node.parent.tag != "code"
+        if is_label and self._inline and self._inline[-1][-1:].islower() and (node.element.text or "")[:1].isupper():
+            self._inline.append(" ")
 
     def _enter_item(self, node: _Node) -> None:
         holder, numbers = self._lists[-1] if self._lists else (None, None)

@@ -443,3 +443,20 @@ def test_terminal_escapes_go_whole(colour: str) -> None:
     word = colour.format("red")
     page = f"<p>The word {word} stands in a sentence that is long enough.</p><pre>one {word}\ntwo</pre>"
     assert extract_main_text(page) == "The word red stands in a sentence that is long enough.\n\n```\none red\ntwo\n```"
+
+
+def test_labels_that_only_a_style_keeps_apart_are_not_glued() -> None:
+    names = "<span>Ada</span><time>May 7</time> and <b>i</b><i>n</i>"
+    page = f"<p>A sentence that is long enough to be the text, by {names}.</p>"
+    assert extract_main_text(page).endswith("by Ada May 7 and in.")
+
+
+def test_cards_made_of_links_stay_in_an_article_but_a_box_of_links_goes() -> None:
+    prose = "".join(f"<p>Sentence number {n} of the article is long enough to be running text.</p>" for n in range(30))
+    cards = "".join(f'<div class="card"><h3><a href="/{n}">Stove number {n}</a></h3></div>' for n in range(4))
+    links = "".join(f'<a href="/x{n}">Elsewhere number {n}</a> ' for n in range(4))
+    boxes = f"<div>{cards}</div><div>{links}</div><p>The last sentence of the article stands here.</p>"
+    page = f"<article>{prose}{boxes}</article>"
+    text = extract_main_text(page, "https://a.example/blog/stoves")
+    assert "Stove number 3" in text
+    assert "Elsewhere" not in text
