@@ -10,6 +10,8 @@ in which they were installed:
 
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -29,6 +31,7 @@ from tests.stdio_client import TOOL_NAME, program
 
 FOLDER_VARIABLE = "AGENT_WEB_SEARCH_HOSTS"
 FOLDER = os.environ.get(FOLDER_VARIABLE)  # read early: tests run in a cleaned environment
+README = Path(__file__).parents[2] / "README.md"
 TAP = Path(__file__).parent / "tap.py"
 HOST_SECONDS = 120.0
 CALLS = [{"search_query": "sort a list", "content_size": size} for size in ("medium", "high")]
@@ -103,14 +106,14 @@ def server(web: SimulatedWeb, tmp_path: Path) -> TappedServer:
 
 
 def run_host(
-    command: Sequence[str], folder: Path, env: Mapping[str, str] | None = None
+    command: Sequence[str], folder: Path, env: Mapping[str, str] | None = None, *, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a host to its end in an empty home of its own."""
+    """Runs a host to its end with the home `folder/home`, there or in `cwd`."""
     (home := folder / "home").mkdir(exist_ok=True)
     clean = {name: os.environ[name] for name in ("PATH", "LANG", "SYSTEMROOT") if name in os.environ}
     done = subprocess.run(
         command,
-        cwd=home,
+        cwd=cwd or home,
         env={**clean, "HOME": str(home), **(env or {})},
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -202,19 +205,33 @@ def test_inspector(server: TappedServer, tmp_path: Path) -> None:
 # -- Agents ------------------------------------------------------------------------------------------------------------
 
 
+def anthropic_env(api: ModelApi) -> dict[str, str]:
+    return {
+        "ANTHROPIC_BASE_URL": api.url,
+        "ANTHROPIC_API_KEY": "none",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    }
+
+
+def codex_provider_lines(api: ModelApi) -> list[str]:
+    """The beginning of Codex's configuration file: which model it speaks with."""
+    provider = {"name": "stand-in", "base_url": f"{api.url}/v1", "wire_api": "responses", "env_key": "STAND_IN_KEY"}
+    return [
+        'model = "gpt-5.5"',
+        'model_provider = "stand-in"',
+        "[model_providers.stand-in]",
+        *(f"{key} = {json.dumps(value)}" for key, value in provider.items()),
+    ]
+
+
 def test_claude_code(server: TappedServer, tmp_path: Path) -> None:
     claude = host_program("claude")
     entry = {"type": "stdio", "command": server.command, "args": server.args, "env": server.env, "alwaysLoad": True}
     config = json.dumps({"mcpServers": {"web-search-prime": entry}})
     with ModelApi(CALLS) as api:
-        env = {
-            "ANTHROPIC_BASE_URL": api.url,
-            "ANTHROPIC_API_KEY": "none",
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-        }
         allowed = f"mcp__web-search-prime__{TOOL_NAME}"
         options = ["--mcp-config", config, "--strict-mcp-config", "--allowedTools", allowed]
-        run_host([claude, "-p", "Search.", *options], tmp_path, env)
+        run_host([claude, "-p", "Search.", *options], tmp_path, anthropic_env(api))
     assert api.tool is not None
     assert [api.results["call_0"], api.results["call_1"]] == [server.sent_texts["medium"], server.sent_texts["high"]]
     assert_is_whole(api.results["call_1"], 200_000)
@@ -228,13 +245,9 @@ def test_codex(server: TappedServer, tmp_path: Path) -> None:
     codex = host_program("codex")
     (codex_home := tmp_path / "codex").mkdir()
     with ModelApi(CALLS) as api:
-        provider = {"name": "stand-in", "base_url": f"{api.url}/v1", "wire_api": "responses", "env_key": "STAND_IN_KEY"}
         entry = {"command": server.command, "args": server.args, "required": True}
         lines = [
-            'model = "gpt-5.5"',
-            'model_provider = "stand-in"',
-            "[model_providers.stand-in]",
-            *(f"{key} = {json.dumps(value)}" for key, value in provider.items()),
+            *codex_provider_lines(api),
             "[mcp_servers.web-search-prime]",
             *(f"{key} = {json.dumps(value)}" for key, value in entry.items()),
             "[mcp_servers.web-search-prime.env]",
@@ -251,3 +264,49 @@ def test_codex(server: TappedServer, tmp_path: Path) -> None:
         assert seen.split("Output:", 1)[1].lstrip("\n") == text
         assert_is_whole(text, 40_000)
     server.assert_calls_were_parallel()
+
+
+# -- By the README's own lines -----------------------------------------------------------------------------------------
+
+
+def readme_lines(host: str) -> list[str]:
+    """What the README has a person type for a host: the line that adds the server, and the question."""
+    lines = re.findall(rf"^(?:\| [\w ]+ \| `)?({host} [^`\n]+)", README.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(lines) == 2, lines
+    return lines
+
+
+@pytest.fixture
+def installed(web: SimulatedWeb, tmp_path: Path) -> Path:
+    """The folder of a copy of the repository after the README's first line, the simulated web around the program."""
+    script = tmp_path / "copy" / ".venv" / "bin" / "agent-web-search"
+    script.parent.mkdir(parents=True)
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in web.env().items()]
+    script.write_text("\n".join(["#!/bin/sh", *exports, f'exec {shlex.join(program())} "$@"', ""]), encoding="utf-8")
+    script.chmod(0o755)
+    return tmp_path / "copy"
+
+
+def assert_lines_bring_an_answer(lines: Sequence[str], api: ModelApi, folder: Path, env: Mapping[str, str]) -> None:
+    for line in lines:
+        run_host(["sh", "-c", f'PATH="{host_folder() / ".bin"}:$PATH"; {line}'], folder.parent, env, cwd=folder)
+    (seen,) = api.results.values()
+    results = json.loads(seen.split("Output:", 1)[1] if seen.startswith("Wall time: ") else seen)
+    assert len(results) == 10
+    assert results[0]["summary"].startswith("How sorting works\n\n")  # the page's own text
+
+
+def test_readme_lines_bring_an_answer_to_claude_code(installed: Path) -> None:
+    host_program("claude")
+    with ModelApi(CALLS[:1]) as api:
+        env = anthropic_env(api)
+        assert_lines_bring_an_answer(readme_lines("claude"), api, installed, env)
+
+
+def test_readme_lines_bring_an_answer_to_codex(installed: Path) -> None:
+    host_program("codex")
+    with ModelApi(CALLS[:1]) as api:
+        (codex_home := installed.parent / "codex").mkdir()
+        (codex_home / "config.toml").write_text("\n".join(codex_provider_lines(api)) + "\n", encoding="utf-8")
+        env = {"CODEX_HOME": str(codex_home), "STAND_IN_KEY": "none"}
+        assert_lines_bring_an_answer(readme_lines("codex"), api, installed, env)
