@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.simulated_engines import ENGINES
-from tests.simulated_pages import DEFAULT_HITS
+from tests.simulated_pages import DEFAULT_HITS, Hit, large_body
 from tests.simulated_web import Authority, SimulatedWeb, host_of
 from tests.stdio_client import ServerProcess, program
 
@@ -34,17 +34,19 @@ SETTLE_SECONDS = 3.0  # between the handshake and the first search: background i
 PARALLEL_SEARCHES = 20
 SERIAL_SEARCHES = 60
 REPEATED_SEARCHES = 10
+LARGE_PAGE = "https://hostile.example.net/large"
 HIT_HOSTS = {host_of(hit.url) for hit in DEFAULT_HITS}
 
 
 @dataclass(frozen=True)
 class Program:
-    """A server to ask: its command, its search tool, and the name of that tool's query."""
+    """A server to ask: its command, its search tool and the name of that tool's query, its tool that reads a URL."""
 
     name: str
     command: list[str]
     tool: str
     parameter: str
+    reader: str = ""  # with one argument, `url`; "" where a search reads the pages itself
 
 
 @dataclass(frozen=True)
@@ -92,8 +94,10 @@ def install_peers(folder: Path) -> list[Program]:
     listed = subprocess.run([scripts / "python", "-m", "pip", "freeze"], check=True, capture_output=True, text=True)
     versions = [line for line in listed.stdout.splitlines() if line.partition("==")[0] in PEERS]
     print(f"Peers: {', '.join(versions)}. Python {platform.python_version()}, {platform.system()}.\n")
-    tools = {"uwr": "web_search", "duckduckgo-mcp-server": "search"}
-    return [Program(peer, [str(scripts / peer)], tools[peer], "query") for peer in PEERS]
+    tools = {"uwr": ("web_search", "web_fetch"), "duckduckgo-mcp-server": ("search", "fetch_content")}
+    return [
+        Program(peer, [str(scripts / peer)], searcher, "query", reader) for peer, (searcher, reader) in tools.items()
+    ]
 
 
 @contextmanager
@@ -175,6 +179,58 @@ def answered_share(programs: list[Program], authority: Authority) -> None:
         print_row(name, *cells)
 
 
+def failed_search(asked: Program, authority: Authority, fault: str) -> str:
+    """What the model is told when every engine has this fault, and after how long."""
+    with running(asked, authority, dict.fromkeys(ENGINES, fault)) as (_web, server):
+        started = time.perf_counter()
+        result = server.reply(server.start_search("sort a list")).get("result", {})
+        text = " ".join(" ".join(block["text"] for block in result["content"]).split())
+        is_error = "isError" if result.get("isError") else "a success"
+        return f"{is_error} after {time.perf_counter() - started:.1f} s: {text[:160]}"
+
+
+def large_page(asked: Program, authority: Authority) -> str:
+    """How much of a page of 100 MB is taken, the socket's buffers included."""
+    sent = 0
+
+    def body() -> Iterator[bytes]:
+        nonlocal sent
+        for chunk in large_body():
+            sent += len(chunk)
+            yield chunk
+
+    with running(asked, authority, {}) as (web, server):
+        web.add_page(LARGE_PAGE, body)
+        web.results([Hit("Large", LARGE_PAGE, "A large page")])
+        if asked.reader:
+            server.request("tools/call", {"name": asked.reader, "arguments": {"url": LARGE_PAGE}})
+        else:
+            server.search("sort a list")
+    return f"{sent / 1e6:.0f} MB"
+
+
+def call_in_flight(asked: Program, authority: Authority) -> str:
+    """What becomes of a search that runs when its host closes the pipe."""
+    with running(asked, authority, dict.fromkeys(ENGINES, "slow:1")) as (web, server):
+        request_id = server.start_search("sort a list")
+        while not engine_requests(web):
+            time.sleep(0.01)
+        server.close_stdin()
+        server.wait()
+        return "answered" if server.replies(request_id) else "lost"
+
+
+def say_what_happens(programs: list[Program], authority: Authority) -> None:
+    """What the README's table says of programs, as far as it is no number."""
+    print("\nWhat happens:\n")
+    print_row("", *(asked.name for asked in programs))
+    print_row(*["---"] * (len(programs) + 1))
+    print_row("every engine refuses (403)", *(failed_search(asked, authority, "403") for asked in programs))
+    print_row("every engine hangs", *(failed_search(asked, authority, "hang") for asked in programs))
+    print_row("a page of 100 MB", *(large_page(asked, authority) for asked in programs))
+    print_row("a call in flight when input ends", *(call_in_flight(asked, authority) for asked in programs))
+
+
 def print_row(*cells: str) -> None:
     print(f"| {' | '.join(cells)} |", flush=True)
 
@@ -191,6 +247,7 @@ def main() -> None:
     authority = Authority()
     time_to_answer(programs, authority, options.rounds)
     answered_share(programs, authority)
+    say_what_happens(programs, authority)
 
 
 if __name__ == "__main__":
