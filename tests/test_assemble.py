@@ -387,6 +387,14 @@ async def test_the_log_says_why_a_page_keeps_its_snippet_and_nothing_of_the_othe
     assert caplog.messages == ["A page keeps its snippet: status 503"]
 
 
+async def test_a_fault_of_the_program_in_the_reading_of_a_page_is_in_the_log_with_its_place(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    await search(found(1), FakeFetch({make_hits(1)[0].url: ValueError("no such codec")}))
+    assert "Traceback" in caplog.text
+    assert "no such codec" in caplog.text
+
+
 # The fields
 
 

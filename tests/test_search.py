@@ -912,17 +912,19 @@ def test_a_changed_ddgs_is_told_with_its_version(
     assert f"ddgs {version('ddgs')}" in str(caught.value)
 
 
-def test_a_page_that_ddgs_cannot_parse_is_judged_by_its_text(
-    through_web: SimulatedWeb, monkeypatch: pytest.MonkeyPatch
+def test_a_page_that_ddgs_cannot_parse_is_judged_by_its_text_and_the_log_says_why(
+    through_web: SimulatedWeb, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def extract_results(self: Any, html_text: str) -> Any:
-        raise ValueError(html_text)
+        raise ValueError("no such row")
 
     monkeypatch.setattr(DDGS_ENGINES["text"]["duckduckgo"], "extract_results", extract_results)
     through_web.set_engine("duckduckgo", "200-challenge")
-    with pytest.raises(aws.SearchError) as caught:
+    with caplog.at_level("INFO"), pytest.raises(aws.SearchError) as caught:
         ask("duckduckgo")
     assert caught.value.outcome == "rate limited"
+    assert "The page of duckduckgo could not be parsed" in caplog.text
+    assert "ValueError: no such row" in caplog.text
 
 
 def test_a_failure_of_an_unknown_kind_points_at_ddgs() -> None:
@@ -1067,6 +1069,32 @@ def test_requests_that_never_return_are_bounded(monkeypatch: pytest.MonkeyPatch)
     assert all(isinstance(result, asyncio.CancelledError) for result in asyncio.run(main()))
 
 
+def run_script(script: str) -> subprocess.CompletedProcess[str]:
+    root = Path(aws.__file__).parent
+    return subprocess.run(
+        [sys.executable, "-c", script], cwd=root, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+ONE_SEARCH = """
+import asyncio
+import agent_web_search as aws
+
+try:
+    asyncio.run(aws.ddgs_backend(aws.Settings())("duckduckgo", aws.EngineQuery("sorting", "us-en")))
+except aws.SearchError as error:
+    print(error)
+"""
+
+
+def test_engines_are_verified_where_no_further_certificates_are_set(
+    web: SimulatedWeb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a process of its own: primp reads the store that `SSL_CERT_FILE` names once, and other tests name one."""
+    monkeypatch.setenv("HTTPS_PROXY", web.proxy_url())
+    assert "the certificate of html.duckduckgo.com" in run_script(ONE_SEARCH).stdout
+
+
 # -- The watchdog ------------------------------------------------------------------------------------------------------
 
 FROZEN_CALL = """
@@ -1102,13 +1130,6 @@ async def main():
 
 asyncio.run(main())
 """
-
-
-def run_script(script: str) -> subprocess.CompletedProcess[str]:
-    root = Path(aws.__file__).parent
-    return subprocess.run(
-        [sys.executable, "-c", script], cwd=root, capture_output=True, text=True, timeout=60, check=False
-    )
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the C library's sleep is named otherwise there")
