@@ -1060,8 +1060,9 @@ def test_requests_that_never_return_are_bounded(monkeypatch: pytest.MonkeyPatch)
         for task in pending:
             task.cancel()
         results = await asyncio.gather(*pending, return_exceptions=True)
-        with pytest.raises(aws.SearchError, match="earlier requests have not returned yet"):
+        with pytest.raises(aws.SearchError, match="earlier requests have not returned yet") as caught:
             await backend("duckduckgo", QUERY)
+        assert caught.value.outcome == "timed out"
         released.set()
         return results
 
