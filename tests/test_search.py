@@ -603,6 +603,21 @@ def test_an_engine_rests_as_long_as_it_asks_for() -> None:
     assert engines.names == ["duckduckgo", "brave", "brave", "duckduckgo", "brave"]
 
 
+def test_an_engine_in_trouble_that_says_until_when_is_left_alone_until_then() -> None:
+    engines = FakeEngines(duckduckgo=aws.SearchError("engine error", "it is down", retry_after_seconds=45.0))
+
+    async def main() -> None:
+        search = aws.EngineSearch(aws.Settings(), engines)
+        await search(query(1))
+        await asyncio.sleep(44.9)
+        await search(query(2))
+        await asyncio.sleep(0.2)
+        await search(query(3))
+
+    run_in_virtual_time(main())
+    assert engines.names == ["duckduckgo", "brave", "brave", "duckduckgo", "brave"]
+
+
 def test_searches_under_way_that_are_refused_together_count_once() -> None:
     async def main() -> float | None:
         engines = FakeEngines(duckduckgo=refusal())
@@ -717,6 +732,44 @@ def test_a_search_waits_for_no_more_than_its_turn_and_the_wait_is_none_of_the_en
 
     assert run_in_virtual_time(main()).attempts == (aws.Attempt("duckduckgo", "ok", 0),)
     assert [at for _, at in engines.asked] == [0.0] * 7 + [10.5, 30.5]
+
+
+@pytest.mark.parametrize(
+    ("asked_at", "next_at", "turn_at"),
+    [
+        pytest.param([0, 1, 2, 3, 4, 5, 6], 7, 10.5, id="one at a time"),
+        pytest.param([0] * 7 + [11.5] * 7, 21.5, 22, id="later than they might have been"),
+    ],
+)
+def test_a_turn_comes_when_the_oldest_of_the_searches_that_count_was_long_enough_ago(
+    asked_at: list[float], next_at: float, turn_at: float
+) -> None:
+    engines = LimitedEngines()
+
+    async def main() -> None:
+        search = aws.EngineSearch(aws.Settings(), engines)
+        for number, at in enumerate([*asked_at, next_at]):
+            await asyncio.sleep(at - asyncio.get_running_loop().time())
+            await search(query(number, "duckduckgo"))
+
+    run_in_virtual_time(main())
+    assert [at for _, at in engines.asked] == [*asked_at, turn_at]
+
+
+def test_a_search_whose_turn_would_leave_the_engine_too_little_time_fails_at_once() -> None:
+    engines = LimitedEngines()
+
+    async def main() -> tuple[float, float | None]:
+        search = aws.EngineSearch(aws.Settings(), engines)
+        earlier = [asyncio.ensure_future(search(query(number, "duckduckgo"))) for number in range(14)]
+        await asyncio.sleep(9.5)  # the next turn is at 21.0, and this search would end at 21.5
+        with pytest.raises(aws.SearchError, match="just asked as often as it takes") as caught:
+            await search(query(15, "duckduckgo"))
+        failed_at = asyncio.get_running_loop().time()
+        await asyncio.gather(*earlier)
+        return failed_at, caught.value.retry_after_seconds
+
+    assert run_in_virtual_time(main()) == (9.5, 1.0)
 
 
 def test_a_slow_engine_is_hedged_only_by_one_that_may_be_asked_at_once() -> None:
