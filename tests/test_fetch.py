@@ -1069,6 +1069,7 @@ def test_as_many_broken_bytes_as_the_limit_says_do_not_cost_a_page_its_charset_a
     accents = "é" * (round(1 / agent_web_search.MAX_BROKEN_SHARE) - 1)
     assert decode_body(b"\xff" + accents.encode() + b".") == f"\ufffd{accents}."
     assert "é" not in decode_body(b"\xff" + accents[1:].encode() + b".")
+    assert "é" not in decode_body(accents[1:].encode() + b"\xff.")
 
 
 def test_a_few_broken_bytes_do_not_cost_a_page_its_charset() -> None:
