@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from typing import Any
 
 import anyio
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 import agent_web_search as aws
 from tests.fakes import FakeFetch, FakeSearch, found, make_hits, page_text, pages_of
+from tests.virtual_time import run_in_virtual_time
 
 REQUEST = aws.SearchRequest("python asyncio")
 SETTINGS = aws.Settings()
@@ -167,6 +169,21 @@ async def test_pages_are_read_together() -> None:
     assert answer.page_notes == ("extract",) * 3
 
 
+async def test_only_one_page_at_a_time_is_extracted(monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+
+    async def call_in_thread(extract_page: Any, page: aws.Page) -> str:
+        events.append("begins")
+        await asyncio.sleep(0)  # the other pages have been fetched and get their chance
+        events.append("ends")
+        return page.text
+
+    monkeypatch.setattr(aws, "call_in_thread", call_in_thread)
+    answer = await search(found(3), FakeFetch(pages_of(make_hits(3))))
+    assert answer.page_notes == ("extract",) * 3
+    assert events == ["begins", "ends"] * 3
+
+
 async def test_results_keep_their_order_when_the_first_page_is_the_last_to_come() -> None:
     hits = make_hits(3)
     fetch = FakeFetch(pages_of(hits))
@@ -215,6 +232,41 @@ async def test_when_the_search_took_the_whole_clock_the_results_come_without_pag
     answer = await search(found(10), fetch)
     assert summaries(answer) == [f"Snippet {n} of the engine" for n in range(1, 11)]
     assert answer.page_notes == ("timed out",) * 3
+
+
+@pytest.mark.parametrize(
+    ("search_seconds", "answer_seconds"),
+    [
+        pytest.param(0.0, aws.PAGE_TIMEOUT_SECONDS, id="by the clock of the pages"),
+        pytest.param(
+            aws.SEARCH_TIMEOUT_SECONDS,
+            aws.CALL_TIMEOUT_SECONDS - aws.ANSWER_RESERVE_SECONDS,
+            id="by the clock of the call, with time to put the answer together",
+        ),
+        pytest.param(aws.CALL_TIMEOUT_SECONDS - 0.1, aws.CALL_TIMEOUT_SECONDS - 0.1, id="not at all, the call is over"),
+    ],
+)
+def test_pages_that_never_come_are_waited_for_no_longer_than_their_clock_and_the_calls(
+    search_seconds: float, answer_seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def search_slowly(query: aws.EngineQuery) -> aws.SearchOutcome:
+        await asyncio.sleep(search_seconds)
+        return found(3)
+
+    async def main() -> tuple[aws.Answer, float]:
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(time, "monotonic", loop.time)
+        await asyncio.sleep(100)  # no clock counts from the start of the process
+        fetch = FakeFetch()
+        for hit in make_hits(3):
+            fetch.hold(hit.url)
+        answer = await aws.web_search(REQUEST, SETTINGS, search=search_slowly, read_page=aws.PageReader(fetch))
+        return answer, loop.time() - 100
+
+    answer, seconds = run_in_virtual_time(main())
+    assert answer.page_notes == ("timed out",) * 3
+    assert seconds == pytest.approx(answer_seconds)
+    assert answer.elapsed_ms == round(answer_seconds * 1000)
 
 
 async def test_a_late_page_is_given_up_and_told_of_no_more() -> None:
@@ -324,6 +376,23 @@ async def test_a_query_is_in_the_log_only_when_that_was_asked_for(
     with caplog.at_level("DEBUG"):
         await search(found(3), FakeFetch(), settings=aws.Settings(log_queries=log_queries))
     assert (REQUEST.query in caplog.text) is log_queries
+
+
+async def test_the_log_says_why_a_page_keeps_its_snippet_and_nothing_of_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    hits = make_hits(3)
+    with caplog.at_level("INFO", logger=aws.logger.name):
+        await search(found(3), FakeFetch({**pages_of(hits), hits[1].url: aws.PageError("status 503")}))
+    assert caplog.messages == ["A page keeps its snippet: status 503"]
+
+
+async def test_a_fault_of_the_program_in_the_reading_of_a_page_is_in_the_log_with_its_place(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    await search(found(1), FakeFetch({make_hits(1)[0].url: ValueError("no such codec")}))
+    assert "Traceback" in caplog.text
+    assert "no such codec" in caplog.text
 
 
 # The fields

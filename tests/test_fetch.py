@@ -1,6 +1,7 @@
 """Fetching one page: which addresses, which connections, how much of a body, in which charset."""
 
 import asyncio
+import ctypes
 import gzip
 import ipaddress
 import re
@@ -621,6 +622,18 @@ async def test_the_size_limit_holds_where_it_is_met_inside_of_a_later_piece(
 
 
 @pytest.mark.anyio
+async def test_behind_the_size_limit_or_the_end_of_what_was_packed_nothing_is_read(wire: Wire) -> None:
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    full = packer.compress(b"word" * (MAX_PAGE_BYTES // 4)) + packer.flush(zlib.Z_SYNC_FLUSH)
+    more = packer.compress(b"word" * (MAX_PAGE_BYTES // 4)) + packer.flush()
+    ended = gzip.compress(b"<p>Some text</p>")
+    for first, then, characters in ((full, more, MAX_PAGE_BYTES), (ended, b"more", len("<p>Some text</p>"))):
+        body = Chunks(first, then)
+        page = await wire.read(reply(body, headers=[("content-encoding", "gzip")]))
+        assert (len(page.text), body.sent_bytes) == (characters, len(first))
+
+
+@pytest.mark.anyio
 @pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip", "gzip, deflate", "compress", "aes128gcm", "x"])
 async def test_a_body_that_was_packed_otherwise_or_twice_is_refused(wire: Wire, encoding: str) -> None:
     body = Chunks(gzip.compress(gzip.compress(b"<p>Some text</p>")))
@@ -726,6 +739,33 @@ async def test_every_failure_of_the_connection_is_a_page_error_in_a_stable_word(
 
 
 @pytest.mark.anyio
+async def test_the_log_has_the_cause_of_a_failure(wire: Wire, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("DEBUG", logger=agent_web_search.logger.name):
+        await wire.reason_of_reply(httpx.ReadError("reset by somebody"))
+    assert "A page could not be read" in caplog.text
+    assert "reset by somebody" in caplog.text
+
+
+@pytest.mark.anyio
+async def test_the_first_page_has_freed_memory_go_back_to_the_system(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[int, int]] = []
+
+    class Library:
+        def mallopt(self, parameter: int, value: int) -> None:
+            told.append((parameter, value))
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: Library())
+    wire.replies["https://example.com/"] = lambda _: reply()
+    fetcher = wire.fetcher()
+    assert told == []
+    for _ in range(2):
+        await fetcher("https://example.com/", "en")
+    assert told == [(agent_web_search.MALLOPT_MMAP_THRESHOLD, agent_web_search.LARGE_BLOCK_BYTES)]
+
+
+@pytest.mark.anyio
 async def test_a_certificate_that_cannot_be_verified_is_told_apart(wire: Wire) -> None:
     error = httpx.ConnectError("certificate verify failed")
     error.__cause__ = ssl.SSLCertVerificationError("self-signed certificate")
@@ -820,6 +860,13 @@ async def test_a_missing_media_type_is_found_by_looking(
 @pytest.mark.parametrize("content_type", [None, "text/html", "text/plain"])
 async def test_a_file_that_is_called_text_is_refused(wire: Wire, body: bytes, content_type: str | None) -> None:
     assert await wire.reason_of_reply(reply(body, content_type)) == "media type"
+
+
+@pytest.mark.anyio
+async def test_a_text_may_have_as_many_control_characters_as_the_limit_says(wire: Wire) -> None:
+    body = b"\x01" * agent_web_search.MAX_CONTROL_CHARACTERS + b" Some text"
+    assert (await wire.read(reply(body))).text == body.decode()
+    assert await wire.reason_of_reply(reply(b"\x01" + body)) == "media type"
 
 
 @pytest.mark.anyio
@@ -1010,6 +1057,19 @@ def test_a_page_cut_in_the_middle_of_a_character_keeps_its_charset() -> None:
     for text, codec in (("日本語" * 5, "utf-8"), ("日本語" * 5, "euc_jp"), ("简体中文" * 5, "gb18030")):
         cut = decode_body(text.encode(codec)[:-1], f"text/html; charset={codec}")
         assert cut.rstrip("\ufffd") == text[:-1]
+
+
+def test_utf_8_under_another_label_counts_from_as_many_bytes_as_the_limit_says() -> None:
+    accents = "é" * agent_web_search.SURE_UTF8_BYTES  # each takes one byte more than a character
+    assert decode_body(accents.encode(), "text/html; charset=iso-8859-1") == accents
+    assert decode_body(accents[1:].encode(), "text/html; charset=iso-8859-1") == "Ã©" * len(accents[1:])
+
+
+def test_as_many_broken_bytes_as_the_limit_says_do_not_cost_a_page_its_charset_and_one_more_does() -> None:
+    accents = "é" * (round(1 / agent_web_search.MAX_BROKEN_SHARE) - 1)
+    assert decode_body(b"\xff" + accents.encode() + b".") == f"\ufffd{accents}."
+    assert "é" not in decode_body(b"\xff" + accents[1:].encode() + b".")
+    assert "é" not in decode_body(accents[1:].encode() + b"\xff.")
 
 
 def test_a_few_broken_bytes_do_not_cost_a_page_its_charset() -> None:

@@ -603,6 +603,21 @@ def test_an_engine_rests_as_long_as_it_asks_for() -> None:
     assert engines.names == ["duckduckgo", "brave", "brave", "duckduckgo", "brave"]
 
 
+def test_an_engine_in_trouble_that_says_until_when_is_left_alone_until_then() -> None:
+    engines = FakeEngines(duckduckgo=aws.SearchError("engine error", "it is down", retry_after_seconds=45.0))
+
+    async def main() -> None:
+        search = aws.EngineSearch(aws.Settings(), engines)
+        await search(query(1))
+        await asyncio.sleep(44.9)
+        await search(query(2))
+        await asyncio.sleep(0.2)
+        await search(query(3))
+
+    run_in_virtual_time(main())
+    assert engines.names == ["duckduckgo", "brave", "brave", "duckduckgo", "brave"]
+
+
 def test_searches_under_way_that_are_refused_together_count_once() -> None:
     async def main() -> float | None:
         engines = FakeEngines(duckduckgo=refusal())
@@ -717,6 +732,44 @@ def test_a_search_waits_for_no_more_than_its_turn_and_the_wait_is_none_of_the_en
 
     assert run_in_virtual_time(main()).attempts == (aws.Attempt("duckduckgo", "ok", 0),)
     assert [at for _, at in engines.asked] == [0.0] * 7 + [10.5, 30.5]
+
+
+@pytest.mark.parametrize(
+    ("asked_at", "next_at", "turn_at"),
+    [
+        pytest.param([0, 1, 2, 3, 4, 5, 6], 7, 10.5, id="one at a time"),
+        pytest.param([0] * 7 + [11.5] * 7, 21.5, 22, id="later than they might have been"),
+    ],
+)
+def test_a_turn_comes_when_the_oldest_of_the_searches_that_count_was_long_enough_ago(
+    asked_at: list[float], next_at: float, turn_at: float
+) -> None:
+    engines = LimitedEngines()
+
+    async def main() -> None:
+        search = aws.EngineSearch(aws.Settings(), engines)
+        for number, at in enumerate([*asked_at, next_at]):
+            await asyncio.sleep(at - asyncio.get_running_loop().time())
+            await search(query(number, "duckduckgo"))
+
+    run_in_virtual_time(main())
+    assert [at for _, at in engines.asked] == [*asked_at, turn_at]
+
+
+def test_a_search_whose_turn_would_leave_the_engine_too_little_time_fails_at_once() -> None:
+    engines = LimitedEngines()
+
+    async def main() -> tuple[float, float | None]:
+        search = aws.EngineSearch(aws.Settings(), engines)
+        earlier = [asyncio.ensure_future(search(query(number, "duckduckgo"))) for number in range(14)]
+        await asyncio.sleep(9.5)  # the next turn is at 21.0, and this search would end at 21.5
+        with pytest.raises(aws.SearchError, match="just asked as often as it takes") as caught:
+            await search(query(15, "duckduckgo"))
+        failed_at = asyncio.get_running_loop().time()
+        await asyncio.gather(*earlier)
+        return failed_at, caught.value.retry_after_seconds
+
+    assert run_in_virtual_time(main()) == (9.5, 1.0)
 
 
 def test_a_slow_engine_is_hedged_only_by_one_that_may_be_asked_at_once() -> None:
@@ -912,17 +965,19 @@ def test_a_changed_ddgs_is_told_with_its_version(
     assert f"ddgs {version('ddgs')}" in str(caught.value)
 
 
-def test_a_page_that_ddgs_cannot_parse_is_judged_by_its_text(
-    through_web: SimulatedWeb, monkeypatch: pytest.MonkeyPatch
+def test_a_page_that_ddgs_cannot_parse_is_judged_by_its_text_and_the_log_says_why(
+    through_web: SimulatedWeb, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def extract_results(self: Any, html_text: str) -> Any:
-        raise ValueError(html_text)
+        raise ValueError("no such row")
 
     monkeypatch.setattr(DDGS_ENGINES["text"]["duckduckgo"], "extract_results", extract_results)
     through_web.set_engine("duckduckgo", "200-challenge")
-    with pytest.raises(aws.SearchError) as caught:
+    with caplog.at_level("INFO"), pytest.raises(aws.SearchError) as caught:
         ask("duckduckgo")
     assert caught.value.outcome == "rate limited"
+    assert "The page of duckduckgo could not be parsed" in caplog.text
+    assert "ValueError: no such row" in caplog.text
 
 
 def test_a_failure_of_an_unknown_kind_points_at_ddgs() -> None:
@@ -1058,13 +1113,40 @@ def test_requests_that_never_return_are_bounded(monkeypatch: pytest.MonkeyPatch)
         for task in pending:
             task.cancel()
         results = await asyncio.gather(*pending, return_exceptions=True)
-        with pytest.raises(aws.SearchError, match="earlier requests have not returned yet"):
+        with pytest.raises(aws.SearchError, match="earlier requests have not returned yet") as caught:
             await backend("duckduckgo", QUERY)
+        assert caught.value.outcome == "timed out"
         released.set()
         return results
 
     monkeypatch.setattr(aws, "ask_ddgs", ask_ddgs)
     assert all(isinstance(result, asyncio.CancelledError) for result in asyncio.run(main()))
+
+
+def run_script(script: str) -> subprocess.CompletedProcess[str]:
+    root = Path(aws.__file__).parent
+    return subprocess.run(
+        [sys.executable, "-c", script], cwd=root, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+ONE_SEARCH = """
+import asyncio
+import agent_web_search as aws
+
+try:
+    asyncio.run(aws.ddgs_backend(aws.Settings())("duckduckgo", aws.EngineQuery("sorting", "us-en")))
+except aws.SearchError as error:
+    print(error)
+"""
+
+
+def test_engines_are_verified_where_no_further_certificates_are_set(
+    web: SimulatedWeb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a process of its own: primp reads the store that `SSL_CERT_FILE` names once, and other tests name one."""
+    monkeypatch.setenv("HTTPS_PROXY", web.proxy_url())
+    assert "the certificate of html.duckduckgo.com" in run_script(ONE_SEARCH).stdout
 
 
 # -- The watchdog ------------------------------------------------------------------------------------------------------
@@ -1102,13 +1184,6 @@ async def main():
 
 asyncio.run(main())
 """
-
-
-def run_script(script: str) -> subprocess.CompletedProcess[str]:
-    root = Path(aws.__file__).parent
-    return subprocess.run(
-        [sys.executable, "-c", script], cwd=root, capture_output=True, text=True, timeout=60, check=False
-    )
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the C library's sleep is named otherwise there")
