@@ -33,7 +33,7 @@ import signal
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -235,6 +235,7 @@ ANSWER_BYTES_BY_CLIENT: Final = {"claude-code": 200_000}
 ANSWER_RESERVE_SECONDS: Final = 0.5  # kept back from the call's clock, to put the answer together
 
 # -- Errors -----------------------------------------------------------------------------------------------------
+# How things go wrong, as the sections below raise it and `answer_call` tells it.
 
 
 class WebSearchError(Exception):
@@ -243,7 +244,7 @@ class WebSearchError(Exception):
     WebSearchError
     ├── ArgumentError   an argument of the call makes no sense
     ├── SettingError    a setting makes no sense
-    ├── SearchError     no engine could be asked, with the outcome and when to try again
+    ├── SearchError     no engine answered, with the outcome and when to try again
     └── PageError       one page could not be read: costs that page's extract, never reaches the model
     """
 
@@ -291,12 +292,20 @@ class SearchError(WebSearchError):
         self.attempts = attempts
 
 
-class PageError(WebSearchError):
-    """One page that could not be read; `reason` is the short form that diagnostics carry."""
+# Why a page could not be read; `docs/reference.md` says what each means. "http" comes with its status.
+PageReason = Literal[
+    "http", "bad address", "private address", "name not found", "unreachable", "certificate refused", "proxy failed",
+    "timed out", "too many redirects", "bad response", "media type", "empty", "bot challenge", "another site",
+    "too slow to read", "too much markup", "no text", "less text than the snippet", "unexpected error",
+]  # fmt: skip
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+
+class PageError(WebSearchError):
+    """One page that could not be read; `reason` is the short form that diagnostics carry, such as "http 404"."""
+
+    def __init__(self, reason: PageReason, status: int | None = None) -> None:
+        self.reason = reason if status is None else f"{reason} {status}"
+        super().__init__(self.reason)
 
 
 # -- Text -------------------------------------------------------------------------------------------------------
@@ -549,7 +558,10 @@ class Settings:
     """The table of settings: each field is the flag `--name` and the variable `AGENT_WEB_SEARCH_NAME`."""
 
     engines: tuple[str, ...] = _setting(
-        ENGINES, _parse_engines, "one or more of " + ", ".join(ENGINES), "the engines asked, in this order"
+        ENGINES,
+        _parse_engines,
+        "one or more of " + ", ".join(ENGINES),
+        "the engines that may be asked",
     )
     allow_domains: tuple[Site, ...] = _setting(
         (), parse_sites, "sites such as docs.python.org,github.com/encode", "results from these sites only", guards=True
@@ -1166,7 +1178,11 @@ def explain_failure(engine: str, failure: BaseException, proxy: str = "") -> Sea
         if match := re.search(pattern, text):
             clause = template.format(*match.groups(), title=traits.title, host=traits.host, peer=peer)
             return SearchError(outcome, clause)
-    return changed_ddgs(engine)
+    if any(isinstance(ex, (AttributeError, TypeError, LookupError)) for ex in (failure, failure.__cause__)):
+        return changed_ddgs(engine)
+    # Without its text, which may hold the query.
+    logger.error("An unexpected %s ended a request to %s", type(failure).__name__, engine)
+    return SearchError("engine error", f"{traits.title} could not be asked, by a fault of the search server")
 
 
 def observing_engine(engine: str) -> Any:
@@ -1284,7 +1300,8 @@ class Engine:
 
     def __init__(self, name: str, ask: EngineBackend) -> None:
         self.name, self._ask = name, ask
-        self._turns: list[float] = []  # when it was asked last or will be, on the loop's clock
+        turn_count = PACE_SEARCHES // TRAITS_BY_ENGINE[name].requests_per_search
+        self._turns = deque[float](maxlen=turn_count)  # when it was asked last or will be, on the loop's clock
         self._rest_began_at = self._rest_ends_at = float("-inf")
         self._rest_seconds = 0.0
 
@@ -1294,9 +1311,7 @@ class Engine:
 
     def wait_seconds(self) -> float:
         """How long the next search has to wait for its turn."""
-        turns_kept = PACE_SEARCHES // TRAITS_BY_ENGINE[self.name].requests_per_search
-        self._turns = self._turns[-turns_kept:]
-        is_free = len(self._turns) < turns_kept
+        is_free = len(self._turns) < cast("int", self._turns.maxlen)
         return 0.0 if is_free else max(0.0, self._turns[0] + PACE_SECONDS - loop_time())
 
     def start(self, query: EngineQuery) -> asyncio.Task[list[SearchHit]]:
@@ -1488,29 +1503,6 @@ class EngineSearch:
 # A URL becomes a `Page`, or a `PageError`: the addresses it may lead to, what counts as a page, bytes as text.
 
 
-# Why a page could not be read, as diagnostics carry it; "http 404" and the like stand for every other status.
-PAGE_REASONS: Final = {
-    "bad address": "neither http nor https, a user name in it, or a host in no ordinary spelling",
-    "private address": "the host is local, private, reserved or a cloud's metadata service",
-    "name not found": "the host name has no address",
-    "unreachable": "no connection, or one that broke",
-    "certificate refused": "TLS could not verify the host",
-    "proxy failed": "the proxy cannot be used, or refused",
-    "timed out": "the page took longer than its time",
-    "too many redirects": f"more than {MAX_REDIRECTS}",
-    "bad response": "not HTTP, or a body that cannot be unpacked",
-    "media type": "neither HTML nor text",
-    "empty": "no text at all",
-    "bot challenge": "a challenge, a consent form or a login in place of the page",
-    "another site": "it leads to a site that the call or the host's settings leave out",
-    "too slow to read": "its main text was not found in time",
-    "too much markup": "more elements or attributes than a page for readers has",
-    "no text": "no main text",
-    "less text than the snippet": "a main text shorter than what the engine says of the page",
-    "unexpected error": "a fault of this program, told on stderr",
-}
-
-
 @dataclass(frozen=True)
 class Page:
     """A page as it was fetched: the final URL, the media type (`text/html`), the body as text."""
@@ -1577,8 +1569,8 @@ def _is_open(address: IPv4Address | IPv6Address, allow_private: bool) -> bool:
     return address.version == 4 or _is_within(address, (PUBLIC_IPV6_NETWORK,))
 
 
-def refuse_address(host: str, addresses: Iterable[str], allow_private: bool) -> str | None:
-    """Why no page is read from `host` at `addresses` (a word of PAGE_REASONS), None if nothing speaks against it.
+def refuse_address(host: str, addresses: Iterable[str], allow_private: bool) -> PageReason | None:
+    """Why no page is read from `host` at `addresses`, None if nothing speaks against it.
 
     Without addresses only the name is judged, which is all that can be done when a proxy resolves it.
 
@@ -1618,10 +1610,10 @@ class CheckedTransport:
     while TLS and the Host header keep the name: DNS that changes its mind between check and connection gains nothing.
     """
 
-    def __init__(self, settings: Settings, resolve: Resolve) -> None:
+    def __init__(self, settings: Settings, resolve: Resolve, tls: ssl.SSLContext) -> None:
         self._settings = settings
         self._resolve = resolve
-        self._tls = ssl_context(settings)
+        self._tls = tls
         self._transports: dict[str, httpx.AsyncHTTPTransport] = {}  # by proxy, "" for none
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -1697,8 +1689,10 @@ def return_freed_memory() -> None:
         ctypes.CDLL(None).mallopt(MALLOPT_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
 
 
-def _reason_of(error: BaseException) -> str:
+def _reason_of(error: BaseException) -> PageReason:
+    """The reason that stands for an exception of the page's own making; "unexpected error" for any other."""
     import ssl
+    import zlib
 
     import httpx
 
@@ -1707,15 +1701,18 @@ def _reason_of(error: BaseException) -> str:
         if isinstance(cause, ssl.SSLCertVerificationError):
             return "certificate refused"
         cause = cause.__cause__ or cause.__context__
-    reason_by_class: dict[type[BaseException], str] = {
+    reason_by_class: dict[type[BaseException], PageReason] = {
         asyncio.TimeoutError: "timed out",
         httpx.TimeoutException: "timed out",
         httpx.ProxyError: "proxy failed",
         httpx.NetworkError: "unreachable",
         httpx.InvalidURL: "bad address",
         httpx.UnsupportedProtocol: "bad address",
+        httpx.HTTPError: "bad response",
+        OSError: "bad response",
+        zlib.error: "bad response",
     }
-    return next((reason for kind, reason in reason_by_class.items() if isinstance(error, kind)), "bad response")
+    return next((reason for kind, reason in reason_by_class.items() if isinstance(error, kind)), "unexpected error")
 
 
 async def _read_body(response: httpx.Response) -> bytearray:
@@ -1875,7 +1872,7 @@ async def _read_page(response: httpx.Response) -> Page:
     if response.headers.get("cf-mitigated"):
         raise PageError("bot challenge")
     if not response.is_success or response.status_code in {204, 205, 206}:
-        raise PageError(f"http {response.status_code}")
+        raise PageError("http", response.status_code)
     content_type = response.headers.get("content-type", "")
     media_type = content_type.partition(";")[0].strip().lower()
     is_download = response.headers.get("content-disposition", "").strip().lower().startswith("attachment")
@@ -1913,6 +1910,7 @@ class HttpPageFetcher:
         self._settings = settings
         self._resolve = resolve
         self._client: httpx.AsyncClient | None = None
+        self._opening = asyncio.Lock()
 
     async def __call__(self, url: str, language: str) -> Page:
         try:
@@ -1920,22 +1918,25 @@ class HttpPageFetcher:
         except PageError:
             raise
         except Exception as ex:  # whatever a hostile page brings about costs its extract, nothing more
+            reason = _reason_of(ex)
+            if reason == "unexpected error":
+                logger.error("An unexpected %s ended the fetching of a page", type(ex).__name__)
             logger.debug("A page could not be read", exc_info=True)
-            raise PageError(_reason_of(ex)) from ex
+            raise PageError(reason) from ex
 
     async def aclose(self) -> None:
         """Closes the connections."""
         if self._client:
             await self._client.aclose()
 
-    def _open_client(self) -> httpx.AsyncClient:
+    def _new_client(self, tls: ssl.SSLContext) -> httpx.AsyncClient:
         from http.cookiejar import CookieJar, DefaultCookiePolicy
 
         import httpx
 
         return_freed_memory()
         return httpx.AsyncClient(
-            transport=cast("httpx.AsyncBaseTransport", CheckedTransport(self._settings, self._resolve)),
+            transport=cast("httpx.AsyncBaseTransport", CheckedTransport(self._settings, self._resolve, tls)),
             timeout=httpx.Timeout(READ_TIMEOUT_SECONDS, connect=CONNECT_TIMEOUT_SECONDS),
             headers=REQUEST_HEADERS,
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # pages share a client, never a cookie
@@ -1946,7 +1947,11 @@ class HttpPageFetcher:
     async def _fetch(self, url: str, language: str) -> Page:
         import httpx
 
-        self._client = client = self._client or self._open_client()
+        async with self._opening:
+            if not self._client:
+                tls = await call_in_thread(ssl_context, self._settings)  # reads files, and on a Mac runs a program
+                self._client = self._new_client(tls)
+        client = self._client
         cookies = httpx.Cookies()  # for this page's redirects: some sites redirect until their cookie comes back
         request = client.build_request("GET", url, headers={"Accept-Language": language} if language else None)
         for _ in range(MAX_REDIRECTS + 1):
@@ -3753,10 +3758,12 @@ def serve(settings: Settings, bad_settings: Sequence[BadSetting], *, use_prelude
 
 def configure_logging(settings: Settings) -> None:
     """Logs go to stderr: stdout belongs to the protocol."""
+    level = logging.getLevelName(settings.log_level.upper())
+    # Below WARNING other packages tell every address that they ask, some with the query in it.
+    others_level = level if settings.log_queries else max(level, logging.WARNING)
     log_format = f"{PROGRAM_NAME}: %(levelname)s: %(message)s"
-    logging.basicConfig(stream=sys.stderr, level=settings.log_level.upper(), format=log_format)
-    for name in () if settings.log_queries else ("httpx", "httpcore"):
-        logging.getLogger(name).setLevel(logging.WARNING)  # below it they tell every address
+    logging.basicConfig(stream=sys.stderr, level=others_level, format=log_format)
+    logger.setLevel(level)
 
 
 def tell_person(text: str) -> None:
@@ -3865,16 +3872,20 @@ CURE_BY_OUTCOME: Final[dict[Outcome, str]] = {
 }
 
 
+PORT_BY_PROXY_SCHEME: Final = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}
+
+
 async def check_proxy(settings: Settings) -> Check:
     """Whether there is a proxy, and whether something listens there."""
-    proxy = proxy_for(DOCTOR_PAGE, settings)
+    proxy = engine_proxy(settings.engines[0], settings) or proxy_for(DOCTOR_PAGE, settings)
     if not proxy:
         return Check("proxy", "none is set")
     address = address_of(proxy)
-    host, _, port = address.rpartition(":")
     try:
-        _, writer = await asyncio.wait_for(asyncio.open_connection(host.strip("[]"), int(port)), ENGINE_TIMEOUT_SECONDS)
-    except (OSError, ValueError, asyncio.TimeoutError):
+        parts = urlsplit(proxy)
+        connecting = asyncio.open_connection(parts.hostname, parts.port or PORT_BY_PROXY_SCHEME[parts.scheme])
+        _, writer = await asyncio.wait_for(connecting, ENGINE_TIMEOUT_SECONDS)
+    except (OSError, ValueError, LookupError, asyncio.TimeoutError):
         return Check("proxy", f"{address} does not answer", "start it, or correct --proxy, HTTPS_PROXY or ALL_PROXY")
     writer.close()
     return Check("proxy", f"{address} takes connections")
@@ -4101,7 +4112,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             tell_person(SERVING_NOTE)
         serve(settings, bad_settings)
     if bad_settings:
-        tell_person(f"{PROGRAM_NAME}: {bad_settings[0].sentence}")
+        for bad in bad_settings:
+            tell_person(f"{PROGRAM_NAME}: {bad.sentence}")
         return EXIT_USAGE
     try:
         return COMMANDS[command](options, settings)

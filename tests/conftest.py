@@ -1,6 +1,7 @@
 """What every test stands on: a clean environment, no way out of this machine, and a simulated web on request."""
 
 import ipaddress
+import logging
 import os
 import socket
 from collections.abc import Iterator
@@ -73,6 +74,13 @@ def is_local(host: Any) -> bool:
         return False
     address = ipaddress.ip_address(name)
     return (getattr(address, "ipv4_mapped", None) or address).is_loopback
+
+
+@pytest.fixture(autouse=True)
+def own_log_level() -> Iterator[None]:
+    """The command line sets the logger's level, which would outlive the test."""
+    yield
+    logging.getLogger("agent_web_search").setLevel(logging.NOTSET)
 
 
 @pytest.fixture(scope="session")

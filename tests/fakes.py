@@ -42,7 +42,7 @@ class FakeFetch:
         self.languages.append(language)
         if url in self._held:
             await self._held[url].wait()
-        page = self._pages.get(url, aws.PageError("status 404"))
+        page = self._pages.get(url, aws.PageError("http", 404))
         if isinstance(page, BaseException):
             raise page
         return page if isinstance(page, aws.Page) else aws.Page(url, "text/plain", page)

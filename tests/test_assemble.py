@@ -123,7 +123,7 @@ async def test_progress_is_told_for_the_search_and_each_page() -> None:
 @pytest.mark.parametrize(
     ("page", "note"),
     [
-        pytest.param(aws.PageError("status 503"), "status 503", id="page error"),
+        pytest.param(aws.PageError("http", 503), "http 503", id="page error"),
         pytest.param(ValueError("secret"), "unexpected error", id="error of a library"),
         pytest.param(RecursionError("secret"), "unexpected error", id="too deep"),
         pytest.param(MemoryError(), "unexpected error", id="too large"),
@@ -383,8 +383,8 @@ async def test_the_log_says_why_a_page_keeps_its_snippet_and_nothing_of_the_othe
 ) -> None:
     hits = make_hits(3)
     with caplog.at_level("INFO", logger=aws.logger.name):
-        await search(found(3), FakeFetch({**pages_of(hits), hits[1].url: aws.PageError("status 503")}))
-    assert caplog.messages == ["A page keeps its snippet: status 503"]
+        await search(found(3), FakeFetch({**pages_of(hits), hits[1].url: aws.PageError("http", 503)}))
+    assert caplog.messages == ["A page keeps its snippet: http 503"]
 
 
 async def test_a_fault_of_the_program_in_the_reading_of_a_page_is_in_the_log_with_its_place(

@@ -203,6 +203,13 @@ def test_a_bad_value_is_one_sentence_on_stderr_and_exit_2(
     assert seams.search.queries == []
 
 
+def test_each_bad_setting_is_told(capsys: Captured) -> None:
+    assert exit_status("search", "q", "--region", "mars", "--log-level", "loud") == 2
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("agent-web-search: Bad setting --region: ")
+    assert second.startswith("agent-web-search: Bad setting --log-level: ")
+
+
 def test_a_bad_variable_stops_the_command_line_too(
     seams: Seams, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,7 @@
 """`agent-web-search doctor`: a line for each thing a search rests on, the cure of what is wrong, a telling status."""
 
+import asyncio
+
 import pytest
 
 import agent_web_search as aws
@@ -76,6 +78,35 @@ def test_a_proxy_that_does_not_answer_is_named_without_its_password(capsys: pyte
     assert lines["proxy"].startswith("wrong  proxy: 127.0.0.1:9 does not answer; ")
     assert "secret" not in "".join(lines.values())
     assert status == 1
+
+
+@pytest.mark.parametrize(
+    ("proxy", "port"),
+    [("http://127.0.0.1", 80), ("https://127.0.0.1", 443), ("socks5://127.0.0.1", 1080), ("http://127.0.0.1:81", 81)],
+)
+def test_a_proxy_without_a_port_is_sought_at_that_of_its_scheme(
+    proxy: str, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Writer:
+        def close(self) -> None:
+            pass
+
+    async def open_connection(host: str, asked_port: int) -> tuple[None, Writer]:
+        assert (host, asked_port) == ("127.0.0.1", port)
+        return None, Writer()
+
+    monkeypatch.setattr(aws.asyncio, "open_connection", open_connection)
+    check = asyncio.run(aws.check_proxy(aws.Settings(proxy=proxy)))
+    assert check.cure == ""
+    assert check.finding.endswith(" takes connections")
+
+
+def test_the_proxy_of_ddgs_alone_is_the_one_that_is_sought(
+    direct_sockets: DirectSockets, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DDGS_PROXY", "http://user:secret@127.0.0.1:9")
+    _, lines, _ = run_doctor(capsys, "--engines", "duckduckgo")
+    assert lines["proxy"] == "ok     proxy: 127.0.0.1:9 takes connections"
 
 
 def test_a_name_that_does_not_resolve_is_told(

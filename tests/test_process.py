@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from agent_web_search import HttpPageFetcher, PageError, Settings
+from agent_web_search import ENGINES, HttpPageFetcher, PageError, Settings
 from tests.direct_sockets import DirectSockets
 from tests.simulated_engines import Search
 from tests.simulated_pages import (
@@ -562,13 +562,15 @@ def test_it_starts_in_an_empty_environment(web: SimulatedWeb, tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_query_is_in_no_log(web: SimulatedWeb) -> None:
-    with ServerProcess(env={**web.env(), "AGENT_WEB_SEARCH_LOG_LEVEL": "info"}) as server:
+@pytest.mark.parametrize("level", ["info", "debug"])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_query_is_in_no_log(engine: str, level: str, web: SimulatedWeb) -> None:
+    with ServerProcess(web.env(), ["--log-level", level, "--engines", engine]) as server:
         server.initialize()
-        server.call(search_query="my secret question")
+        assert server.call(search_query="zebrafish").results
         server.close_stdin()
         server.wait()
-    assert "secret question" not in server.stderr
+    assert "zebrafish" not in server.stderr
 
 
 # -- The command line --------------------------------------------------------------------------------------------------

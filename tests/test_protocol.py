@@ -334,7 +334,7 @@ class LongHits:
 
 
 async def no_page(url: str, language: str) -> Page:
-    raise PageError("no page here")
+    raise PageError("empty")
 
 
 @pytest.mark.anyio

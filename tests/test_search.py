@@ -980,9 +980,22 @@ def test_a_page_that_ddgs_cannot_parse_is_judged_by_its_text_and_the_log_says_wh
     assert "ValueError: no such row" in caplog.text
 
 
-def test_a_failure_of_an_unknown_kind_points_at_ddgs() -> None:
-    error = aws.explain_failure("duckduckgo", NotImplementedError("no more"))
+@pytest.mark.parametrize("failure", [AttributeError("no more"), TypeError("no more"), KeyError("no more")])
+@pytest.mark.parametrize("is_wrapped", [False, True], ids=["raised", "wrapped"])
+def test_a_failure_of_changed_code_points_at_ddgs(failure: Exception, is_wrapped: bool) -> None:
+    raised = failure
+    if is_wrapped:
+        raised = DDGSException(str(failure))
+        raised.__cause__ = failure
+    error = aws.explain_failure("duckduckgo", raised)
     assert f"ddgs {version('ddgs')}" in str(error)
+
+
+@pytest.mark.parametrize("failure", [OSError(28, "No space left"), MemoryError(), RuntimeError("about my query")])
+def test_a_failure_of_this_program_does_not_point_at_ddgs(failure: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    error = aws.explain_failure("duckduckgo", failure)
+    assert str(error) == "DuckDuckGo could not be asked, by a fault of the search server"
+    assert caplog.messages == [f"An unexpected {type(failure).__name__} ended a request to duckduckgo"]
 
 
 def test_an_engine_that_ddgs_dropped_is_told_with_its_version(monkeypatch: pytest.MonkeyPatch) -> None:

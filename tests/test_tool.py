@@ -137,7 +137,7 @@ async def test_diagnostics_travel_in_meta_and_cost_the_model_nothing(era: str) -
             {"engine": "duckduckgo", "outcome": "rate limited", "elapsed_ms": 12},
             {"engine": "brave", "outcome": "ok", "elapsed_ms": 34},
         ],
-        "pages": ["extract", "extract", "status 404"],
+        "pages": ["extract", "extract", "http 404"],
     }
     assert "brave" not in texts(result)[0]
 
@@ -255,7 +255,7 @@ FOREIGN_ERRORS = [
     StopAsyncIteration(SECRET),
     NotImplementedError(SECRET),
     RuntimeError(SECRET),
-    aws.PageError(SECRET),
+    aws.PageError(SECRET),  # type: ignore[arg-type]
     aws.WebSearchError(SECRET),
     MCPError(-32000, SECRET),
 ]
@@ -272,7 +272,7 @@ async def test_no_text_of_an_exception_reaches_the_model(error: Exception, era: 
 @pytest.mark.parametrize("error", FOREIGN_ERRORS, ids=lambda error: type(error).__name__)
 async def test_no_text_of_a_pages_exception_reaches_the_model(error: Exception) -> None:
     if isinstance(error, aws.PageError):
-        error = aws.PageError("status 500")
+        error = aws.PageError("http", 500)
     result = await call(fetch=FakeFetch({hit.url: error for hit in make_hits(3)}))
     assert len(rows(result)) == 10
     assert SECRET not in result.model_dump_json()

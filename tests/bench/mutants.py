@@ -21,7 +21,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from coverage import CoverageData
 
@@ -48,7 +48,7 @@ SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.FloorDiv, ast.FloorDiv: ast.Mult,
 }  # fmt: skip
 SECONDS = itertools.count(1_000_000_000)
-OUTCOMES = {*agent_web_search.RETRY_ADVICE, *agent_web_search.PAGE_REASONS, "no match"}
+OUTCOMES = {*agent_web_search.RETRY_ADVICE, *get_args(agent_web_search.PageReason), "no match"}
 
 
 def expressions(node: ast.AST) -> Iterator[str]:
