@@ -756,6 +756,17 @@ def test_a_turn_comes_when_the_oldest_of_the_searches_that_count_was_long_enough
     assert [at for _, at in engines.asked] == [*asked_at, turn_at]
 
 
+def test_an_engine_that_takes_two_requests_for_a_search_has_half_as_many_turns() -> None:
+    engines = LimitedEngines()
+
+    async def main() -> None:
+        search = aws.EngineSearch(aws.Settings(), engines)
+        await asyncio.gather(*(search(query(number, "startpage")) for number in range(4)))
+
+    run_in_virtual_time(main())
+    assert [at for _, at in engines.asked] == [0.0] * 3 + [10.5]
+
+
 def test_a_search_whose_turn_would_leave_the_engine_too_little_time_fails_at_once() -> None:
     engines = LimitedEngines()
 
