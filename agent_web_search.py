@@ -38,7 +38,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, fields, replace
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypedDict, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, Protocol, TypedDict, TypeVar, cast, get_args
 from urllib.parse import SplitResult, unquote, urldefrag, urlsplit
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ class SearchResult(TypedDict):
 
 
 # -- Limits -----------------------------------------------------------------------------------------------------
-# What bounds a call. A number that one section alone needs stands there.
+# What bounds a call as a whole. A number that matters to one section alone stands there.
 
 MAX_RESULTS: Final = 10
 EXTRACT_COUNT: Final = 3
@@ -461,7 +461,8 @@ class Site:
 
 def parse_site(text: str) -> Site:
     """One site: a host, a `*.` pattern or a URL; a bare word is none, but `.gov` and `*.gov` are."""
-    parts = split_url(re.sub(r"^(?:[\w+.-]*:)?//|^", "//", text.strip(_QUOTES), count=1))
+    without_scheme = re.sub(r"^(?:[\w+.-]*:)?//", "", text.strip(_QUOTES))
+    parts = split_url(f"//{without_scheme}")
     host, zone_count = re.subn(r"^(?:\*?\.)+", "", parts.hostname or "")
     host = ascii_host(re.sub(r"^www\.(?=.+\.)", "", host))
     labels = host.split(".")
@@ -704,6 +705,7 @@ def guess_location(query: str) -> Location:
 
 
 def _parse_query(value: Any) -> str:
+    """The query as text on one line; a number, which a model may write without quotes, counts as its digits."""
     accepted = f"text of 1 to {MAX_QUERY_CHARACTERS} characters"
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         with contextlib.suppress(ValueError):  # infinite, not a number, or of thousands of digits
@@ -850,6 +852,7 @@ def _read_files(paths: Iterable[str]) -> bytes:
 
 
 def _system_pem() -> bytes:
+    """The certificates that the system trusts, as PEM; nothing where it keeps none that can be read."""
     import ssl
     import subprocess
 
@@ -866,6 +869,7 @@ def _system_pem() -> bytes:
 
 
 def _load_certificates(settings: Settings) -> tuple[ssl.SSLContext, list[bytes]]:
+    """A TLS context that trusts all that `ca_pem` speaks of, and each certificate in it as a block of PEM."""
     import ssl
 
     pem = _system_pem()
@@ -898,7 +902,8 @@ def ssl_context(settings: Settings) -> ssl.SSLContext:
 
 
 # -- Tasks ------------------------------------------------------------------------------------------------------
-# Work that may hang or repeat itself: threads that a clock can leave behind, values kept for a while.
+# Work that may hang or repeat itself: takes it as a function, and gives its value from a thread that a clock can leave
+# behind, or from memory; a process that hangs for good is ended.
 
 
 async def call_in_thread(function: Callable[..., T], *arguments: Any) -> T:
@@ -982,6 +987,43 @@ class Memory(Generic[K, V]):
         self._kept[key] = value, ends_at, size_bytes
         while len(self._kept) > self._max_entries or sum(size for *_, size in self._kept.values()) > self._max_bytes:
             del self._kept[next(iter(self._kept))]
+
+
+FREEZE_SECONDS: Final = 30.0  # longer than any call: a loop that has not run for so long never will
+
+
+class FreezeWatchdog:
+    """Ends the process when the event loop stands still for `FREEZE_SECONDS` while a call runs.
+
+    Native code that never gives the interpreter's lock back stops every thread and every clock of Python; the fault
+    handler's own thread needs no lock. It tells the stacks on stderr and exits with status 1: a host notices a server
+    that ended, but not one that hangs. Nothing is watched between calls, so that a server whose host was stopped for a
+    while (Ctrl-Z) is found alive.
+    """
+
+    def __init__(self) -> None:
+        self._call_count = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    @contextlib.contextmanager
+    def watch(self) -> Iterator[None]:
+        """Around a call, on the event loop; calls may overlap."""
+        self._call_count += 1
+        if self._timer is None:
+            self._rearm(asyncio.get_running_loop())
+        try:
+            yield
+        finally:
+            self._call_count -= 1
+            if not self._call_count and self._timer:
+                self._timer.cancel()
+                self._timer = None
+                faulthandler.cancel_dump_traceback_later()
+
+    def _rearm(self, loop: asyncio.AbstractEventLoop) -> None:
+        stderr_descriptor = 2  # by number: `sys.stderr` may be closed or replaced
+        faulthandler.dump_traceback_later(FREEZE_SECONDS, exit=True, file=stderr_descriptor)
+        self._timer = loop.call_later(1.0, self._rearm, loop)
 
 
 # -- Search -----------------------------------------------------------------------------------------------------
@@ -1250,9 +1292,10 @@ def ask_ddgs(engine: str, query: EngineQuery, settings: Settings, load_pem: Call
     engine_class = observing_engine(engine)
     observer = None
     rows: list[EngineRow] = []
+    has_more_certificates = settings.ca_file or os.environ.get("SSL_CERT_FILE")
     try:
-        has_more_certificates = settings.ca_file or os.environ.get("SSL_CERT_FILE")
-        with ca_path(load_pem()) if has_more_certificates else contextlib.nullcontext(True) as verify:
+        certificates = ca_path(load_pem()) if has_more_certificates else contextlib.nullcontext(True)
+        with certificates as verify:
             observer = engine_class(proxy=proxy or None, timeout=ENGINE_TIMEOUT_SECONDS, verify=verify)
         rows = observer.search(query.text, region=query.region, timelimit=query.timelimit) or []
     except (AttributeError, TypeError) as ex:
@@ -1321,6 +1364,7 @@ class Engine:
         return asyncio.create_task(self._ask_after(wait_seconds, query))
 
     async def _ask_after(self, wait_seconds: float, query: EngineQuery) -> list[SearchHit]:
+        """Waits and asks, within the engine's clock; a refusal begins a rest, an answer ends the growth of rests."""
         await asyncio.sleep(wait_seconds)
         if self.rest_left_seconds():
             raise self.refusal()
@@ -1869,6 +1913,7 @@ MAX_CONTROL_CHARACTERS: Final = 32  # among these; a stray NUL is still text, a 
 
 
 async def _read_page(response: httpx.Response) -> Page:
+    """The page that a response holds; a PageError for a status, a media type or a wall that is none to be read."""
     if response.headers.get("cf-mitigated"):
         raise PageError("bot challenge")
     if not response.is_success or response.status_code in {204, 205, 206}:
@@ -1945,6 +1990,7 @@ class HttpPageFetcher:
         )
 
     async def _fetch(self, url: str, language: str) -> Page:
+        """Follows redirects by hand: each is checked, and carries the cookies of this page alone."""
         import httpx
 
         async with self._opening:
@@ -2993,14 +3039,21 @@ class PageReader:
             return replace(page, text=await call_in_thread(extract_page, page))
 
 
-def choose_extract(text: str, snippet: str, word_limit: int) -> tuple[str, str]:
-    """The extract of a page's text and `extract`, or "" and the reason why the snippet is the better summary."""
+class Reading(NamedTuple):
+    """What came of reading a page: its extract, and `extract` as the note; or "" and the reason why there is none."""
+
+    extract: str
+    note: str
+
+
+def choose_extract(text: str, snippet: str, word_limit: int) -> Reading:
+    """The extract of a page's text, or the reason why the snippet is the better summary."""
     extract = truncate_words(text, word_limit)
     if not extract.strip():
-        return "", "no text"
+        return Reading("", "no text")
     if count_words(extract) < min(count_words(snippet), word_limit):
-        return "", "less text than the snippet"
-    return extract, "extract"
+        return Reading("", "less text than the snippet")
+    return Reading(extract, "extract")
 
 
 def site_name(url: str) -> str:
@@ -3021,12 +3074,12 @@ async def read_extracts(
     read_page: PageReader,
     tell: Report,
     budget_seconds: float,
-) -> list[tuple[str, str]]:
-    """For each hit its extract and `extract`, or "" and the reason: every failure of a page ends here."""
+) -> list[Reading]:
+    """What came of reading each hit's page: every failure of a page ends here."""
     keep_seconds = KEEP_SECONDS_BY_TIMELIMIT[TIMELIMIT_BY_RECENCY[request.recency]]
     pages_done = 0
 
-    async def read(hit: SearchHit) -> tuple[str, str]:
+    async def read(hit: SearchHit) -> Reading:
         nonlocal pages_done
         try:
             page = await read_page(hit.url, LANGUAGES_BY_LOCATION[request.location], keep_seconds)
@@ -3034,12 +3087,12 @@ async def read_extracts(
                 raise PageError("another site")
             reading = choose_extract(page.text, hit.snippet, WORD_LIMIT_BY_CONTENT_SIZE[request.content_size])
         except PageError as error:
-            reading = "", error.reason
+            reading = Reading("", error.reason)
         except Exception:
             logger.exception("An unexpected error ended the reading of a page")
-            reading = "", "unexpected error"
-        if not reading[0]:
-            logger.info("A page keeps its snippet: %s", reading[1])
+            reading = Reading("", "unexpected error")
+        if not reading.extract:
+            logger.info("A page keeps its snippet: %s", reading.note)
         pages_done += 1
         await tell(1 + pages_done, 1 + EXTRACT_COUNT, f"Read {site_name(hit.url)}")
         return reading
@@ -3048,7 +3101,7 @@ async def read_extracts(
     try:
         if tasks:
             await asyncio.wait(tasks, timeout=max(0.0, budget_seconds))
-        return [task.result() if task.done() and not task.cancelled() else ("", "timed out") for task in tasks]
+        return [task.result() if task.done() and not task.cancelled() else Reading("", "timed out") for task in tasks]
     finally:
         for task in tasks:
             task.cancel()
@@ -3093,11 +3146,11 @@ async def web_search(
     left_seconds = CALL_TIMEOUT_SECONDS - (time.monotonic() - started) - ANSWER_RESERVE_SECONDS
     budget_seconds = min(PAGE_TIMEOUT_SECONDS, left_seconds)  # reading included: a page that drips costs no more
     readings = await read_extracts(hits[:EXTRACT_COUNT], request, settings, read_page, tell, budget_seconds)
-    extracts = [text for text, _ in readings]
+    extracts = [reading.extract for reading in readings] + [""] * (len(hits) - len(readings))
     return Answer(
-        results=tuple(itertools.starmap(assemble_result, itertools.zip_longest(hits, extracts, fillvalue=""))),
+        results=tuple(map(assemble_result, hits, extracts)),
         snippets=tuple(hit.snippet for hit in hits),
-        page_notes=tuple(note for _, note in readings),
+        page_notes=tuple(reading.note for reading in readings),
         engine=outcome.engine,
         is_cached=outcome.is_cached,
         attempts=outcome.attempts,
@@ -3161,79 +3214,6 @@ def tool_definition() -> dict[str, Any]:
         "annotations": TOOL_ANNOTATIONS,
         "_meta": TOOL_META,
     }
-
-
-SDK_PACKAGES: Final = ("mcp", "mcp.server")  # the parent first
-
-
-class PackageInWaiting(ModuleType):
-    """A package whose own code has not run: it does when a name is asked for that only this code defines."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or not (spec := self.__spec__) or not spec.loader:
-            raise AttributeError(name)
-        self.__class__ = ModuleType  # type: ignore[assignment]
-        spec.loader.exec_module(self)
-        return getattr(self, name)
-
-
-def import_sdk() -> None:
-    """Imports the SDK's low-level server, and neither its client nor the server built upon it.
-
-    Both come with the code of its packages, which is put off; whatever goes wrong with that, the plain import is left.
-    See `docs/adr/0021-the-sdk-without-its-client.md`.
-    """
-    try:
-        for name in SDK_PACKAGES:
-            if name not in sys.modules and (spec := importlib.util.find_spec(name)):
-                package = importlib.util.module_from_spec(spec)
-                package.__class__ = PackageInWaiting
-                sys.modules[name] = package
-                parent, _, child = name.rpartition(".")
-                if parent:
-                    setattr(sys.modules[parent], child, package)
-        importlib.import_module("mcp.server.lowlevel")
-    except Exception:
-        logger.debug("The SDK is imported as a whole", exc_info=True)
-        for name in [name for name in sys.modules if name.partition(".")[0] == "mcp"]:
-            del sys.modules[name]
-
-
-FREEZE_SECONDS: Final = 30.0  # longer than any call: a loop that has not run for so long never will
-
-
-class FreezeWatchdog:
-    """Ends the process when the event loop stands still for `FREEZE_SECONDS` while a call runs.
-
-    Native code that never gives the interpreter's lock back stops every thread and every clock of Python; the fault
-    handler's own thread needs no lock. It tells the stacks on stderr and exits with status 1: a host notices a server
-    that ended, but not one that hangs. Nothing is watched between calls, so that a server whose host was stopped for a
-    while (Ctrl-Z) is found alive.
-    """
-
-    def __init__(self) -> None:
-        self._call_count = 0
-        self._timer: asyncio.TimerHandle | None = None
-
-    @contextlib.contextmanager
-    def watch(self) -> Iterator[None]:
-        """Around a call, on the event loop; calls may overlap."""
-        self._call_count += 1
-        if self._timer is None:
-            self._rearm(asyncio.get_running_loop())
-        try:
-            yield
-        finally:
-            self._call_count -= 1
-            if not self._call_count and self._timer:
-                self._timer.cancel()
-                self._timer = None
-                faulthandler.cancel_dump_traceback_later()
-
-    def _rearm(self, loop: asyncio.AbstractEventLoop) -> None:
-        stderr_descriptor = 2  # by number: `sys.stderr` may be closed or replaced
-        faulthandler.dump_traceback_later(FREEZE_SECONDS, exit=True, file=stderr_descriptor)
-        self._timer = loop.call_later(1.0, self._rearm, loop)
 
 
 @dataclass(frozen=True)
@@ -3349,7 +3329,6 @@ def create_server(
     bad_settings: Sequence[BadSetting] = (),
 ) -> Server[dict[str, Any]]:
     """The MCP server with its one tool. Both seams default to the real thing; nothing is opened before a call."""
-    import_sdk()
     from mcp.server.lowlevel import Server
 
     settings = settings or Settings()
@@ -3365,7 +3344,8 @@ def create_server(
 
 
 # -- Process ----------------------------------------------------------------------------------------------------
-# stdin, stdout and signals around the server: a handshake that waits for no import, an end that leaves nothing.
+# Takes the host's lines from stdin and gives its server's answers on stdout: a handshake that waits for no import, an
+# end that leaves nothing.
 
 
 def leave(*_: object, status: int = 0) -> NoReturn:
@@ -3489,6 +3469,7 @@ class Prelude:
         return None
 
     def _result(self, method: str, params: Any) -> dict[str, Any] | None:
+        """The SDK's result in the order of its keys, or None; the first request decides the era."""
         if self._era == "" and method == "initialize" and _fits(params, _PLAIN_GREETING):
             self._era = "handshake"
             version = params["protocolVersion"]
@@ -3505,7 +3486,7 @@ class Prelude:
             }.get(method)
             common = {"cacheScope": "private", "resultType": "complete", "ttlMs": 0}
             meta = {"_meta": {f"{_META_PREFIX}serverInfo": _server_info()}}
-            return result and {**dict(sorted({**common, **result}.items())), **meta}
+            return {**dict(sorted({**common, **result}.items())), **meta} if result else None
         return None
 
 
@@ -3730,6 +3711,42 @@ class StdioTransport:
                 leave()  # nobody reads any more
 
 
+SDK_PACKAGES: Final = ("mcp", "mcp.server")  # the parent first
+
+
+class PackageInWaiting(ModuleType):
+    """A package whose own code has not run: it does when a name is asked for that only this code defines."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or not (spec := self.__spec__) or not spec.loader:
+            raise AttributeError(name)
+        self.__class__ = ModuleType  # type: ignore[assignment]
+        spec.loader.exec_module(self)
+        return getattr(self, name)
+
+
+def import_sdk() -> None:
+    """Imports the SDK's low-level server, and neither its client nor the server built upon it.
+
+    Both come with the code of its packages, which is put off; whatever goes wrong with that, the plain import is left.
+    See `docs/adr/0021-the-sdk-without-its-client.md`.
+    """
+    try:
+        for name in SDK_PACKAGES:
+            if name not in sys.modules and (spec := importlib.util.find_spec(name)):
+                package = importlib.util.module_from_spec(spec)
+                package.__class__ = PackageInWaiting
+                sys.modules[name] = package
+                parent, _, child = name.rpartition(".")
+                if parent:
+                    setattr(sys.modules[parent], child, package)
+        importlib.import_module("mcp.server.lowlevel")
+    except Exception:
+        logger.debug("The SDK is imported as a whole", exc_info=True)
+        for name in [name for name in sys.modules if name.partition(".")[0] == "mcp"]:
+            del sys.modules[name]
+
+
 # How long the SDK's import is put off for the host to finish its handshake, which it would otherwise slow down.
 HANDSHAKE_WAIT_SECONDS: Final = 0.25
 
@@ -3742,6 +3759,7 @@ def serve(settings: Settings, bad_settings: Sequence[BadSetting], *, use_prelude
     threading.Thread(target=transport.read_lines, name="stdin", daemon=True).start()
     transport.handshake_done.wait(HANDSHAKE_WAIT_SECONDS)
     try:
+        import_sdk()
         server = create_server(settings=settings, bad_settings=bad_settings)
         gc.freeze()
         gc.enable()

@@ -12,7 +12,7 @@ from tests.test_protocol import BAD_LINES, SESSIONS, UNANSWERED_LINES, handshake
 
 SERVE = "import agent_web_search as a; a.serve(a.Settings(), [], use_prelude=False)"
 WHOLE_SDK = "import mcp, mcp.server\n"
-CREATE = "import json, sys, agent_web_search as a; server = a.create_server()\n"
+CREATE = "import json, sys, agent_web_search as a; a.import_sdk(); server = a.create_server()\n"
 # The tool's calls that end before a search, and what a server without these features answers.
 CALLS: list[dict[str, Any]] = [
     request(10, "tools/call", {"name": "web_search_prime", "arguments": {}}),
