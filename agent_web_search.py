@@ -1438,16 +1438,40 @@ def combine_failures(failures: Mapping[str, SearchError], attempts: tuple[Attemp
     return SearchError(outcome, text, retry_after_seconds=seconds, attempts=attempts)
 
 
+@dataclass
+class EngineRun:
+    """One engine asked in a race: since when, and once it has ended when and how."""
+
+    engine: Engine
+    started_at: float
+    task: asyncio.Task[list[SearchHit]]
+    ended_at: float | None = None
+    outcome: Outcome = "timed out"  # what is said of one that nobody waits for any longer
+    hits: Sequence[SearchHit] = ()
+    failure: SearchError | None = None
+
+    def take_in(self) -> None:
+        """Notes how the task ended."""
+        self.ended_at = loop_time()
+        try:
+            self.hits = self.task.result()
+            self.outcome = "ok" if self.hits else "no match"
+        except SearchError as error:
+            self.failure, self.outcome = error, error.outcome
+
+    def attempt(self) -> Attempt:
+        """What the answer says of it, whether or not it has ended."""
+        ended_at = loop_time() if self.ended_at is None else self.ended_at
+        return Attempt(self.engine.name, self.outcome, round((ended_at - self.started_at) * 1000))
+
+
 class EngineRace:
     """One search: engines asked in order, side by side when one is slow; the first answer with results wins."""
 
     def __init__(self, query: EngineQuery, engines: Sequence[Engine]) -> None:
         self._query, self._first, self._left = query, engines[0], list(engines)
+        self._runs: list[EngineRun] = []
         self._ends_at = loop_time() + SEARCH_TIMEOUT_SECONDS
-        self._running: dict[asyncio.Task[list[SearchHit]], Engine] = {}
-        self._started_at: dict[Engine, float] = {}
-        self._ended: dict[Engine, tuple[Outcome, float]] = {}
-        self._failures: dict[Engine, SearchError] = {}
 
     async def run(self) -> SearchOutcome:
         """Starts an engine, and the next whenever one failed or is slow, until one answers or the clock ends it.
@@ -1458,17 +1482,20 @@ class EngineRace:
         try:
             while loop_time() < self._ends_at:
                 hedge_at = self._start_next()
-                if not self._running:
+                running = [run.task for run in self._runs if run.ended_at is None]
+                if not running:
                     break
                 timeout = min(hedge_at, self._ends_at) - loop_time()
-                done, _ = await asyncio.wait(self._running, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-                answers = self._take_in(done)
-                if any(answers.values()) or self._first in answers:
-                    return self._outcome(answers)
+                done, _ = await asyncio.wait(running, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+                ended = [run for run in self._runs if run.task in done]
+                for run in ended:
+                    run.take_in()
+                if any(run.hits or (run.engine is self._first and not run.failure) for run in ended):
+                    return self._outcome(ended)
             return self._give_up()
         finally:
-            for task in self._running:
-                task.cancel()
+            for run in self._runs:
+                run.task.cancel()
 
     def _start_next(self) -> float:
         """Starts the first engine left that may be asked now; if none runs, the one that may be asked soonest.
@@ -1477,46 +1504,31 @@ class EngineRace:
         """
         awake = [engine for engine in self._left if not engine.rest_left_seconds()]
         engine = min(awake, key=Engine.wait_seconds, default=None)
-        patience_seconds = 0.0 if self._running else self._ends_at - loop_time() - LEAST_ENGINE_SECONDS
+        is_alone = all(run.ended_at is not None for run in self._runs)
+        patience_seconds = self._ends_at - loop_time() - LEAST_ENGINE_SECONDS if is_alone else 0.0
         if engine is None or engine.wait_seconds() > patience_seconds:
             return float("inf")
         starts_at = loop_time() + engine.wait_seconds()
         self._left.remove(engine)
-        self._started_at[engine] = starts_at
-        self._running[engine.start(self._query)] = engine
+        self._runs.append(EngineRun(engine, starts_at, engine.start(self._query)))
         return starts_at + HEDGE_SECONDS
 
-    def _take_in(self, done: set[asyncio.Task[list[SearchHit]]]) -> dict[Engine, list[SearchHit]]:
-        """The answers among the tasks that ended; failures are noted."""
-        answers = {}
-        for task in [task for task in self._running if task in done]:
-            engine = self._running.pop(task)
-            try:
-                answers[engine] = task.result()
-                outcome: Outcome = "ok" if answers[engine] else "no match"
-            except SearchError as error:
-                self._failures[engine], outcome = error, error.outcome
-            self._ended[engine] = outcome, loop_time()
-        return answers
-
-    def _outcome(self, answers: Mapping[Engine, list[SearchHit]]) -> SearchOutcome:
-        names = "+".join(engine.name for engine, hits in answers.items() if hits) or self._first.name
-        return SearchOutcome(tuple(merge_hits(list(answers.values()))), names, self._attempts())
+    def _outcome(self, runs: Sequence[EngineRun]) -> SearchOutcome:
+        names = "+".join(run.engine.name for run in runs if run.hits) or self._first.name
+        return SearchOutcome(tuple(merge_hits([run.hits for run in runs])), names, self._attempts())
 
     def _give_up(self) -> SearchOutcome:
-        for engine, (outcome, _) in self._ended.items():
-            if outcome == "no match":
-                return SearchOutcome((), engine.name, self._attempts())
-        late = {engine: explain_failure(engine.name, TimeoutError()) for engine in self._running.values()}
-        unasked = {engine: engine.refusal() for engine in self._left}
-        failures = {**self._failures, **late, **unasked}
-        raise combine_failures({engine.name: failure for engine, failure in failures.items()}, self._attempts())
+        for run in self._runs:
+            if run.outcome == "no match":
+                return SearchOutcome((), run.engine.name, self._attempts())
+        failures = {
+            run.engine.name: run.failure or explain_failure(run.engine.name, TimeoutError()) for run in self._runs
+        }
+        failures |= {engine.name: engine.refusal() for engine in self._left}
+        raise combine_failures(failures, self._attempts())
 
     def _attempts(self) -> tuple[Attempt, ...]:
-        """Each engine asked, in order; one that was not waited for any longer timed out."""
-        unended: tuple[Outcome, float] = "timed out", loop_time()
-        rows = ((engine, at, *self._ended.get(engine, unended)) for engine, at in self._started_at.items())
-        return tuple(Attempt(engine.name, outcome, round((end - at) * 1000)) for engine, at, outcome, end in rows)
+        return tuple(run.attempt() for run in self._runs)
 
 
 MEMORY_ENTRIES: Final = 256

@@ -720,6 +720,8 @@ FAILURES: dict[str, tuple[Exception, str]] = {
     "write-error": (httpx.WriteError("reset"), "unreachable"),
     "refused": (httpx.ConnectError("refused"), "unreachable"),
     "proxy": (httpx.ProxyError("502"), "proxy failed"),
+    "file": (OSError("a socket of the system"), "bad response"),
+    "protocol": (httpx.UnsupportedProtocol("gopher"), "bad address"),
     "no-http": (httpx.RemoteProtocolError("SSH-2.0"), "bad response"),
     "decoding": (httpx.DecodingError("nonsense"), "bad response"),
 }
