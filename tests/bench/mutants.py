@@ -35,7 +35,8 @@ TARGETS_BY_TESTS = {  # names of functions, classes, methods and tables
     "tests/test_request.py": "Site split_url ascii_host parse_sites parse_site parse_request build_engine_query "
     "is_wanted guess_location _parse_query _parse_choice _parse_domain_filter",
     "tests/test_search.py": "Memory parse_hits merge_hits normalize_url read_response parse_retry_after "
-    "explain_failure ask_ddgs ddgs_backend Engine engines_for EngineRun EngineRace combine_failures EngineSearch _hit_bytes",
+    "explain_failure ask_ddgs ddgs_backend Engine engines_for EngineRun EngineRace combine_failures EngineSearch "
+    "_hit_bytes",
     "tests/test_fetch.py": "REFUSED_NETWORKS PRIVATE_NETWORKS NAT64_NETWORKS LOCAL_SUFFIXES refuse_address "
     "_addresses_inside _is_open CheckedTransport HttpPageFetcher _reason_of _read_page _read_body WALL_HOSTS is_wall "
     "decode_body _labelled_codecs _codec_of _detect_codec",
