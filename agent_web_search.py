@@ -2028,73 +2028,154 @@ class HttpPageFetcher:
 
 
 # -- Extract ----------------------------------------------------------------------------------------------------
-
+# A `Page` becomes its main text, "" for none, or a `PageError`; pure, in one thread, within a clock of that
+# thread. On the way: a tree, its elements, what is removed of them, the box that is left, its text.
+#
 # Thresholds were tuned on the development split of WCXB, 1,356 pages of seven types; amounts are characters of text.
-EXTRACT_CPU_SECONDS: Final = 0.7  # the walks give up then; the parser, which cannot be stopped, may add 0.3
-MAX_TAGS: Final = 80_000  # `<` in a page: the largest real page has 35,000; some 500 bytes of memory each
-MAX_TAG_CHARACTERS: Final = 16_384  # a longer tag loses its attributes: libxml2 takes quadratic time for many on one
-MAX_STEPS: Final = 2_000_000  # sum of the depths of all elements, and so of all subtrees; real pages stay under 400,000
-MAX_OPEN_TAGS: Final = 4_000  # `<` without a `>`: they end up as attributes of one tag
-DEEP_LEVELS: Final = 100  # real pages end at 55
-MAX_DEEP_NODES: Final = 3_000  # that many so deep are an attack on whatever looks at ancestors
-MAX_ATTRIBUTES: Final = 200_000  # some 200 bytes of memory each
-RUNNING_CHARACTERS: Final = 30  # a shorter block is a label or a menu entry, not running text
-MIN_RUNNING_SHARE: Final = 0.3  # of all text; below it the page is a list or a shop, and labels are its text too
-LANDMARK_SHARE: Final = 0.5  # what holds more of the page's running text is no landmark, whatever its tag says
-CONSENT_SHARE: Final = 0.95  # likewise; a form for cookies is often longer than the page
-FORM_SHARE: Final = 0.1  # likewise; some pages are one form
-STRONG_SHARE: Final = 0.6  # a word naming more of the running text names the page's layout
-MIN_BESIDE_COMMENTS: Final = 250, 1600  # less text beside them: comments are the page; up to this much: see next
-MAX_COMMENTS_SHARE: Final = 0.7
-LINK_SHARE: Final = 0.6
-POST_HEAD_CHARACTERS: Final = 60  # a name and a time, both links, head a post
-MAX_POST_NODES: Final = 500  # a box with more elements is not one post but the thread
-TAIL_LINK_SHARE: Final = 0.4  # at the end of a page
-LIST_OF_LINKS_SHARE: Final = 0.8
-POOR_CHARACTERS: Final = 1000  # a shorter text is compared with Readability's, which takes longer than all the rest
-POOR_FACTOR: Final = 1.5  # how much longer that one has to be
-MAX_SCORED_NODES: Final = 6_000  # Readability's time grows with them, and nothing can stop it
-CELL_CHARACTERS: Final = 400  # a table with longer cells is layout
-MAX_ID_PARTS: Final = 4  # a longer id is the title of a section: "SQL-FOR-NO-KEY-UPDATE"
-HEADER_CHARACTERS: Final = 300  # a longer box around the first heading holds more than a title
-REPEATED_CHARACTERS: Final = 100  # a block as long as this is written once: carousels and quotes repeat it
-MAX_CODE_BLOCKS_TO_FOLD: Final = 2  # but references repeat notes on purpose
-NOSCRIPT_CHARACTERS: Final = 500  # a shorter noscript is a notice
-ACTION_CHARACTERS: Final = 20  # a link that runs a script is a button, unless it says more
-CONTROL_CHARACTERS: Final = 300  # a button or drawing with more text was never closed
 
+EXTRACT_CPU_SECONDS: Final = 0.7  # the walks give up then; the parser, which cannot be stopped, may add 0.3
 PageKind = Literal["article", "forum", "other"]
-# An article is one column among others; threads, services and references are made of parts.
-DESCENT_SHARE: Final[dict[PageKind, float]] = {"article": 0.8, "forum": 0.95, "other": 0.93}
-WEAK_SHARE: Final[dict[PageKind, float]] = {"article": 0.35, "forum": 0.15, "other": 0.15}
-# Of what is not landmarks; below it the word lists took the page itself away. A thread may be one short post.
-MIN_KEPT_SHARE: Final[dict[PageKind, float]] = {"article": 0.3, "forum": 0.2, "other": 0.3}
-PREAMBLE_CHARACTERS: Final[dict[PageKind, int]] = {"article": 250, "forum": 60, "other": 60}  # less is a deck or a date
 
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+def _check_clock(deadline_seconds: float) -> None:
+    if time.thread_time() > deadline_seconds:
+        raise PageError("too slow to read")
+
+
+# The tree: HTML within bounds of time and memory, made what a browser would show.
+
+MAX_TAGS: Final = 80_000  # `<` in a page: the largest real page has 35,000; some 500 bytes of memory each
+MAX_TAG_CHARACTERS: Final = 16_384  # a longer tag loses its attributes: libxml2 takes quadratic time for many on one
+MAX_OPEN_TAGS: Final = 4_000  # `<` without a `>`: they end up as attributes of one tag
+DEEP_LEVELS: Final = 100  # real pages end at 55
+MAX_DEEP_NODES: Final = 3_000  # that many so deep are an attack on whatever looks at ancestors
+MAX_ATTRIBUTES: Final = 200_000  # some 200 bytes of memory each
+
+
+def _shorten_tags(html: str) -> str:
+    """Take the attributes from tags with absurdly many; a quote left open hides the end of such a tag."""
+    parts = html.split("<")
+    for number, part in enumerate(parts):
+        if number and len(part) > MAX_TAG_CHARACTERS:
+            tag, _, text = part.partition(">")
+            if len(tag) > MAX_TAG_CHARACTERS or tag.count('"') % 2 or tag.count("'") % 2:
+                text = text if len(tag) > MAX_TAG_CHARACTERS else text.partition(">")[2]
+                parts[number] = f"{re.split(r'[^a-zA-Z0-9:/!?-]', tag, maxsplit=1)[0]}>{text}"
+    return "<".join(parts)
+
+
+def _parse_html(html: str) -> Any:
+    """The root element, or None when there is none. Raises PageError for more markup than memory allows."""
+    from lxml import etree
+
+    html = re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]+", "", _ANSI_ESCAPE.sub("", html))
+    if html.count("<") > MAX_TAGS or max(part.count("<") for part in html.split(">")) > MAX_OPEN_TAGS:
+        raise PageError("too much markup")
+    html = _shorten_tags(html)
+    if (
+        len(html) > 3 * MAX_ATTRIBUTES
+        and sum(len(tag.split()) for tag in re.findall(r"<\w[^<>]*", html)) > MAX_ATTRIBUTES
+    ):
+        raise PageError("too much markup")
+    parser = etree.HTMLParser(huge_tree=True, remove_comments=True, remove_pis=True, no_network=True, encoding="utf-8")
+    root: Any
+    try:
+        root = etree.fromstring(html.encode("utf-8", "replace"), parser)
+    except etree.LxmlError:  # nothing but a comment, a doctype or blanks
+        return None
+    if root is not None and root.xpath(f"count(//*[count(ancestor::*) > {DEEP_LEVELS}])") > MAX_DEEP_NODES:
+        raise PageError("too much markup")
+    return root
+
+
+def _text_length(element: Any, enough: float = math.inf) -> int:
+    """Characters of text in an element, counted no further than `enough`."""
+    length = 0
+    for text in element.itertext():
+        length += len(text.strip())
+        if length > enough:
+            break
+    return length
+
+
+def _keep_formulas(root: Any) -> None:
+    """Put the TeX of a formula, where the page has it, in place of its drawing."""
+    for formula in root.xpath("//math | //script[starts-with(@type, 'math/tex')]"):
+        annotation = formula.xpath("string(.//annotation[contains(@encoding, 'tex')])")
+        tex = formula.text if formula.tag == "script" else annotation
+        if not (tex and tex.strip()):
+            continue
+        box, inner = formula.getparent(), formula.makeelement("span")
+        inner.text, inner.tail = tex.strip(), formula.tail
+        box.replace(formula, inner)
+        while box is not None and box.tag == "span":  # the formula's own boxes: hidden ones and the drawing beside it
+            box.attrib.pop("style", None)
+            drawing = box.getnext()
+            if drawing is not None and drawing.get("aria-hidden") == "true":
+                drawing.clear(keep_tail=True)
+            box = box.getparent()
+    for image in root.xpath("//img[@alt and contains(concat(@class, ' ', @src), 'math') or contains(@class, 'tex')]"):
+        if image.get("aria-hidden") != "true" and image.get("alt"):
+            image.text = image.get("alt")
+
+
+CONTROL_CHARACTERS: Final = 300  # a button or drawing with more text was never closed
+_CONTROL_TAGS: Final = _words("button svg select object video audio canvas map iframe")
+_HEADINGS: Final = {f"h{rank}": rank for rank in range(1, 7)}
+_TITLE_TAGS: Final = frozenset(["dt", "summary", *_HEADINGS])
+
+
+def _keep_contents(root: Any) -> None:
+    """Forms, controls and hidden panels that hold text of the page are boxes like any other."""
+    for form in root.iter("form"):
+        if not form.xpath(".//textarea | .//select | .//input[not(@type='hidden')]"):
+            form.tag = "div"  # nothing to fill in: a box around a page or a post
+    for control in root.iter(*_CONTROL_TAGS):
+        length, holder = _text_length(control, CONTROL_CHARACTERS), control.getparent()
+        if length > CONTROL_CHARACTERS:
+            control.tag = "div"
+        elif control.tag == "button" and holder.tag in _TITLE_TAGS and length == _text_length(holder, length):
+            control.tag = "span"  # the title of an accordion's part
+    for trigger in root.xpath("//*[@aria-expanded]"):
+        panels = (opener.getnext() for opener in (trigger, trigger.getparent()) if opener is not None)
+        panel = next((panel for panel in panels if panel is not None), None)
+        if panel is not None:
+            panel.set("role", "tabpanel")
+
+
+NOSCRIPT_CHARACTERS: Final = 500  # a shorter noscript is a notice
 _DROPPED_TAGS: Final = _words(
     "script style template iframe frame object embed applet svg canvas audio video map link meta title base input "
     "select option textarea datalist progress meter button rp"
 )
-_CONTROL_TAGS: Final = _words("button svg select object video audio canvas map iframe")
-_INLINE_TAGS: Final = _words(
-    "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd mark math nobr q rb rt rtc ruby s "
-    "samp small span strike strong sub sup time tt u var wbr picture source relative-time local-time"
-)
-_HEADINGS: Final = {f"h{rank}": rank for rank in range(1, 7)}
-_NO_RANK: Final = 7
-_TITLE_TAGS: Final = frozenset(["dt", "summary", *_HEADINGS])
-_RICH_TAGS: Final = frozenset(["table", "pre", "blockquote", "dl", "article", "section", "form", "hr", *_HEADINGS])
-_BLOCK_TAGS: Final = frozenset(["p", "dt", "dd", "li", "tr", "td", "th", "pre", *_HEADINGS])
-_CODE_TAGS: Final = frozenset(["pre", "listing", "xmp", "plaintext"])
-_LANDMARK_TAGS: Final = _words("nav footer aside dialog menu form fieldset")
-_LANDMARK_ROLES: Final = _words(
-    "navigation banner contentinfo complementary search dialog alertdialog menu menubar tooltip"
-)
+
+
+def _repair(root: Any) -> None:
+    """Make the tree what a browser would show: formulas as TeX, parts that scripts unhide, no scripts and controls."""
+    from lxml import etree
+
+    for head in root.findall("head"):
+        root.remove(head)
+    _keep_formulas(root)
+    _keep_contents(root)
+    for table in root.xpath("//table[tfoot and not(tbody or tr)]"):  # the running head and foot of printed pages
+        table.clear(keep_tail=True)
+    etree.strip_elements(root, *_DROPPED_TAGS, with_tail=False)
+    for part in root.xpath("//div[@hidden and starts-with(@id, 'S:')]"):  # streamed by React, moved by its script
+        part.attrib.pop("hidden")
+    hidden_length = sum(map(_text_length, root.xpath("//noscript[not(ancestor::noscript)]")))
+    if hidden_length > NOSCRIPT_CHARACTERS and 2 * hidden_length > _text_length(root):
+        etree.strip_tags(root, "noscript")
+    else:
+        etree.strip_elements(root, "noscript", with_tail=False)
+
+
+# The elements: each with the words of its names and the amounts of text in it.
+
 # Words in class and id names, cut at hyphens, underscores and camel case, and pairs of neighbours. Strong words name
 # boilerplate on any page, weak ones only where they name little of it.
 _STRONG_WORDS: Final = _words(
@@ -2145,52 +2226,65 @@ _KNOWN_WORDS: Final = frozenset().union(
 _LAYOUT_WORDS: Final = _words(
     "has with without no not is grid page template deprecation tsd"
 )  # "with-sidebar", TypeDoc's "tsd-comment"
+MAX_ID_PARTS: Final = 4  # a longer id is the title of a section: "SQL-FOR-NO-KEY-UPDATE"
 _NAME_PART = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 _NAME_HASH = re.compile(r"__(?=\w*[A-Z0-9])[\w-]{5,6}$")  # CSS modules: "table_root__adKqa" is no advertisement
-_HIDING_STYLE = re.compile(
-    r"display\s*:\s*none|visibility\s*:\s*hidden|(?:left|top|text-indent)\s*:\s*-\d{3,}|clip\s*:\s*rect\(\s*[01]"
-    r"|(?:^|;)\s*(?:opacity|font-size|(?:max-)?(?:height|width))\s*:\s*0(?:px|em|%)?\s*(?:;|$)",
-    re.IGNORECASE,
+
+
+def _known_words(element: Any, cache: dict[tuple[str, str], frozenset[str]]) -> frozenset[str]:
+    """The known words in an element's class and id; an id of a section or heading is its title and says nothing."""
+    words: frozenset[str] = frozenset()
+    for attribute in ("class", "id"):
+        value = element.get(attribute)
+        if not value or (attribute == "id" and element.tag not in ("div", "ul", "ol", "table", "form", "aside")):
+            continue
+        if (attribute, value) not in cache:
+            found: set[str] = set()
+            for name in value.split():
+                parts = [part.lower() for part in _NAME_PART.findall(_NAME_HASH.sub("", name[:80]))]
+                is_title = attribute == "id" and len(parts) > MAX_ID_PARTS
+                if ":" not in name and _LAYOUT_WORDS.isdisjoint(parts) and not is_title:
+                    found.update(parts, map("-".join, itertools.pairwise(parts)))
+            cache[attribute, value] = _KNOWN_WORDS & found
+        words |= cache[attribute, value]
+    return words
+
+
+_INLINE_TAGS: Final = _words(
+    "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd mark math nobr q rb rt rtc ruby s "
+    "samp small span strike strong sub sup time tt u var wbr picture source relative-time local-time"
 )
-_BOILERPLATE_HEADING = re.compile(
-    r"(?:(?:you (?:may|might) (?:also )?(?:like|enjoy)|related|recommended|popular|recent|latest|more|similar|trending)"
-    r"(?: (?:posts?|articles?|stories|reading|news|content|topics?|threads?|links|blogs?|insights|from .*|in .*"
-    r"|for you|questions|products))?"
-    r"|(?:leave|post|add|write) a (?:reply|comment|review)"
-    r"|share(?: this.*| on.*)?|subscribe.*|sign up.*|(?:join |get )?(?:our |the )?newsletter.*|follow us.*"
-    r"|about the authors?|tags|categories|topics|read (?:next|more)|up next|what to read next|table of contents"
-    r"|contents|on this page|in this article|also in .*|index|who is online)\W*",
-    re.IGNORECASE,
-)
-_COMMENTS_HEADING = re.compile(r"(?:\d+ )?(?:comments?|repl(?:y|ies)|responses?)\W*", re.IGNORECASE)
-_NOISE_LINE = re.compile(
-    r"(?:skip to [\w ]{4,30}|table of contents|share(?: this| on \w+)?|tweet|copy(?: link| code)?|print|advertisement"
-    r"|read more|learn more|see more|show more|load more|view all|see all|back to top|copied!?|loading\.*|reply|report"
-    r"|sign up (?:for free )?to join.{0,90}|(?:was|did) this (?:page|article|answer|help).{0,30}\?"
-    r"|edit (?:this page|on github).{0,20}|more information about the .{0,60} mailing list|open in app|sign in|log ?in"
-    r"|(?:view |\[)?source(?: code)?\]?|(?:previous|next|prev) (?:message|by|page|article|post|in).{0,100}"
-    r"|except (?:as|where) otherwise noted,.{0,300}|messages sorted by.{0,60}|\[date prev\].{0,90})",
-    re.IGNORECASE,
-)
-_POST_NOISE_LINE = re.compile(  # beside the posts of a thread: about their authors, changes and numbers
-    r"[\d,.]+k? (?:posts?|repl(?:y|ies)|answers?|likes?|views?|points?|helpful votes?)|last edited\b.{0,60}"
-    r"|\(?edited\b.{0,60}"
-    r"|(?:posts|replies|views|messages|join(?:ed)?(?: date)?|reaction score|points)\b:? ?[\w ,.]{0,20}"
-    r"|quote|(?:off|on)line|original poste?r?|thread starter|(?:\w+ )?member|registered user|#\d{1,4}",
-    re.IGNORECASE,
-)
-_ANCHOR_SIGN = re.compile(r"[¶#§∞◆⚓︎🔗↩︎↑^\s]{1,3}")
-_FORUM_URL = re.compile(
-    r"/(?:forums?|threads?|topics?|t|questions|discussions?|comments|viewtopic\.php|showthread\.php|showtopic|boards|issues|pull)(?:[/?.-]|$)"
-    r"|[?&](?:topic|tid|showtopic|t)=|^https?://(?:[^/]*forum|community\.|discuss|boards?\.|talk\.)",
-    re.IGNORECASE,
-)
-_FORUM_MARK = re.compile(
-    r"discourse|phpbb|vbulletin|xenforo|flarum|mybb|simple machines|invision|discussionforumposting|qapage",
-    re.IGNORECASE,
-)
-_ARTICLE_URL = re.compile(r"/(?:20\d\d/\d\d?|blog|news|article|articles|post|posts|story|stories)/[^/]")
-_LETTER = re.compile(r"[^\W\d_]")
+_CODE_TAGS: Final = frozenset(["pre", "listing", "xmp", "plaintext"])
+_RICH_TAGS: Final = frozenset(["table", "pre", "blockquote", "dl", "article", "section", "form", "hr", *_HEADINGS])
+_NO_RANK: Final = 7
+
+
+RUNNING_CHARACTERS: Final = 30  # a shorter block is a label or a menu entry, not running text
+CELL_CHARACTERS: Final = 400  # a table with longer cells is layout
+
+
+class _TextCounter:
+    """The amounts of text in a walk so far: of all text, of links, and of blocks that hold running text."""
+
+    __slots__ = ("_block_chars", "_block_links", "chars", "link_depth", "links", "running")
+
+    def __init__(self) -> None:
+        self.chars = self.links = self.running = self.link_depth = 0
+        self._block_chars = self._block_links = 0
+
+    def add(self, text: str | None) -> None:
+        if text:
+            length = len(text.strip())
+            self.chars += length
+            self._block_chars += length
+            if self.link_depth:
+                self.links += length
+                self._block_links += length
+
+    def end_block(self) -> None:
+        if self._block_chars >= RUNNING_CHARACTERS and 2 * self._block_links < self._block_chars:
+            self.running += self._block_chars
+        self._block_chars = self._block_links = 0
 
 
 class _Node:
@@ -2222,149 +2316,32 @@ class _Node:
     def text(self) -> str:
         return " ".join("".join(self.element.itertext()).split())
 
-
-def _check_clock(deadline_seconds: float) -> None:
-    if time.thread_time() > deadline_seconds:
-        raise PageError("too slow to read")
-
-
-def _parse_html(html: str) -> Any:
-    """The root element, or None when there is none. Raises PageError for more markup than memory allows."""
-    from lxml import etree
-
-    html = re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]+", "", _ANSI_ESCAPE.sub("", html))
-    if html.count("<") > MAX_TAGS or max(part.count("<") for part in html.split(">")) > MAX_OPEN_TAGS:
-        raise PageError("too much markup")
-    html = _shorten_tags(html)
-    if (
-        len(html) > 3 * MAX_ATTRIBUTES
-        and sum(len(tag.split()) for tag in re.findall(r"<\w[^<>]*", html)) > MAX_ATTRIBUTES
-    ):
-        raise PageError("too much markup")
-    parser = etree.HTMLParser(huge_tree=True, remove_comments=True, remove_pis=True, no_network=True, encoding="utf-8")
-    root: Any
-    try:
-        root = etree.fromstring(html.encode("utf-8", "replace"), parser)
-    except etree.LxmlError:  # nothing but a comment, a doctype or blanks
-        return None
-    if root is not None and root.xpath(f"count(//*[count(ancestor::*) > {DEEP_LEVELS}])") > MAX_DEEP_NODES:
-        raise PageError("too much markup")
-    return root
+    def close(self, end: int, counter: _TextCounter) -> None:
+        """Ends the subtree: what was counted since its start is its own, and its parent is as rich as it is."""
+        self.end = end
+        self.chars, self.links = self.chars + counter.chars, self.links + counter.links
+        self.running += counter.running
+        self.rich = self.rich or (self.tag == "td" and self.chars > CELL_CHARACTERS)
+        if self.parent is not None:
+            self.parent.rank = min(self.parent.rank, self.rank)
+            self.parent.rich |= self.rich or self.tag in _RICH_TAGS
 
 
-def _shorten_tags(html: str) -> str:
-    """Take the attributes from tags with absurdly many; a quote left open hides the end of such a tag."""
-    parts = html.split("<")
-    for number, part in enumerate(parts):
-        if number and len(part) > MAX_TAG_CHARACTERS:
-            tag, _, text = part.partition(">")
-            if len(tag) > MAX_TAG_CHARACTERS or tag.count('"') % 2 or tag.count("'") % 2:
-                text = text if len(tag) > MAX_TAG_CHARACTERS else text.partition(">")[2]
-                parts[number] = f"{re.split(r'[^a-zA-Z0-9:/!?-]', tag, maxsplit=1)[0]}>{text}"
-    return "<".join(parts)
+MAX_STEPS: Final = 2_000_000  # sum of the depths of all elements, and so of all subtrees; real pages stay under 400,000
 
 
-def _text_length(element: Any, enough: float = math.inf) -> int:
-    """Characters of text in an element, counted no further than `enough`."""
-    length = 0
-    for text in element.itertext():
-        length += len(text.strip())
-        if length > enough:
-            break
-    return length
-
-
-def _keep_formulas(root: Any) -> None:
-    """Put the TeX of a formula, where the page has it, in place of its drawing."""
-    for formula in root.xpath("//math | //script[starts-with(@type, 'math/tex')]"):
-        annotation = formula.xpath("string(.//annotation[contains(@encoding, 'tex')])")
-        tex = formula.text if formula.tag == "script" else annotation
-        if not (tex and tex.strip()):
-            continue
-        box, inner = formula.getparent(), formula.makeelement("span")
-        inner.text, inner.tail = tex.strip(), formula.tail
-        box.replace(formula, inner)
-        while box is not None and box.tag == "span":  # the formula's own boxes: hidden ones and the drawing beside it
-            box.attrib.pop("style", None)
-            drawing = box.getnext()
-            if drawing is not None and drawing.get("aria-hidden") == "true":
-                drawing.clear(keep_tail=True)
-            box = box.getparent()
-    for image in root.xpath("//img[@alt and contains(concat(@class, ' ', @src), 'math') or contains(@class, 'tex')]"):
-        if image.get("aria-hidden") != "true" and image.get("alt"):
-            image.text = image.get("alt")
-
-
-def _repair(root: Any) -> None:
-    """Make the tree what a browser would show: formulas as TeX, parts that scripts unhide, no scripts and controls."""
-    from lxml import etree
-
-    for head in root.findall("head"):
-        root.remove(head)
-    _keep_formulas(root)
-    _keep_contents(root)
-    for table in root.xpath("//table[tfoot and not(tbody or tr)]"):  # the running head and foot of printed pages
-        table.clear(keep_tail=True)
-    etree.strip_elements(root, *_DROPPED_TAGS, with_tail=False)
-    for part in root.xpath("//div[@hidden and starts-with(@id, 'S:')]"):  # streamed by React, moved by its script
-        part.attrib.pop("hidden")
-    hidden_length = sum(map(_text_length, root.xpath("//noscript[not(ancestor::noscript)]")))
-    if hidden_length > NOSCRIPT_CHARACTERS and 2 * hidden_length > _text_length(root):
-        etree.strip_tags(root, "noscript")
-    else:
-        etree.strip_elements(root, "noscript", with_tail=False)
-
-
-def _keep_contents(root: Any) -> None:
-    """Forms, controls and hidden panels that hold text of the page are boxes like any other."""
-    for form in root.iter("form"):
-        if not form.xpath(".//textarea | .//select | .//input[not(@type='hidden')]"):
-            form.tag = "div"  # nothing to fill in: a box around a page or a post
-    for control in root.iter(*_CONTROL_TAGS):
-        length, holder = _text_length(control, CONTROL_CHARACTERS), control.getparent()
-        if length > CONTROL_CHARACTERS:
-            control.tag = "div"
-        elif control.tag == "button" and holder.tag in _TITLE_TAGS and length == _text_length(holder, length):
-            control.tag = "span"  # the title of an accordion's part
-    for trigger in root.xpath("//*[@aria-expanded]"):
-        panels = (opener.getnext() for opener in (trigger, trigger.getparent()) if opener is not None)
-        panel = next((panel for panel in panels if panel is not None), None)
-        if panel is not None:
-            panel.set("role", "tabpanel")
-
-
-def _known_words(element: Any, cache: dict[tuple[str, str], frozenset[str]]) -> frozenset[str]:
-    """The known words in an element's class and id; an id of a section or heading is its title and says nothing."""
-    words: frozenset[str] = frozenset()
-    for attribute in ("class", "id"):
-        value = element.get(attribute)
-        if not value or (attribute == "id" and element.tag not in ("div", "ul", "ol", "table", "form", "aside")):
-            continue
-        if (attribute, value) not in cache:
-            found: set[str] = set()
-            for name in value.split():
-                parts = [part.lower() for part in _NAME_PART.findall(_NAME_HASH.sub("", name[:80]))]
-                is_title = attribute == "id" and len(parts) > MAX_ID_PARTS
-                if ":" not in name and _LAYOUT_WORDS.isdisjoint(parts) and not is_title:
-                    found.update(parts, map("-".join, itertools.pairwise(parts)))
-            cache[attribute, value] = _KNOWN_WORDS & found
-        words |= cache[attribute, value]
-    return words
-
-
-def _index(body: Any, deadline_seconds: float) -> list[_Node]:
+def _index_elements(body: Any, deadline_seconds: float) -> list[_Node]:
     """All elements in document order, with the amounts of text in each."""
     from lxml import etree
 
     nodes: list[_Node] = []
     cache: dict[tuple[str, str], frozenset[str]] = {}
     node: _Node | None = None
-    chars = links = running = block_chars = block_links = link_depth = depth = steps = 0
+    counter = _TextCounter()
+    depth = steps = 0
     for event, element in etree.iterwalk(body, events=("start", "end")):
         if element.tag not in _INLINE_TAGS and element.tag != "br":
-            if block_chars >= RUNNING_CHARACTERS and 2 * block_links < block_chars:
-                running += block_chars
-            block_chars = block_links = 0
+            counter.end_block()
         if event == "start":
             node = _Node(element, len(nodes), node, _known_words(element, cache))
             nodes.append(node)
@@ -2374,40 +2351,20 @@ def _index(body: Any, deadline_seconds: float) -> list[_Node]:
                 _check_clock(deadline_seconds)
             if steps > MAX_STEPS:
                 raise PageError("too much markup")
-            node.chars, node.links, node.running = -chars, -links, -running
-            link_depth += element.tag == "a"
-            text = element.text
+            node.chars, node.links, node.running = -counter.chars, -counter.links, -counter.running
+            counter.link_depth += element.tag == "a"
+            counter.add(element.text)
         else:
             node = cast("_Node", node)
-            node.end = len(nodes)
-            node.chars, node.links, node.running = node.chars + chars, node.links + links, node.running + running
-            node.rich = node.rich or (node.tag == "td" and node.chars > CELL_CHARACTERS)
-            link_depth -= element.tag == "a"
+            node.close(len(nodes), counter)
+            counter.link_depth -= element.tag == "a"
             depth -= 1
-            if node.parent is not None:
-                node.parent.rank = min(node.parent.rank, node.rank)
-                node.parent.rich |= node.rich or node.tag in _RICH_TAGS
             node = node.parent
-            text = element.tail
-        if text:
-            length = len(text.strip())
-            chars, block_chars = chars + length, block_chars + length
-            if link_depth:
-                links, block_links = links + length, block_links + length
+            counter.add(element.tail)
     return nodes
 
 
-def _judge_kind(root: Any, url: str) -> PageKind:
-    """What sets the thresholds, by the URL and by what the page says of itself."""
-    types = " ".join(root.xpath("//*/@itemtype")[:40])
-    marks = " ".join(root.xpath("//meta[@name='generator']/@content | //body/@class | //body/@id"))
-    if _FORUM_URL.search(url) or _FORUM_MARK.search(f"{types} {marks}"):
-        return "forum"
-    types = (types + " ".join(root.xpath("//meta[@property='og:type']/@content"))).lower()
-    return "article" if "article" in types or "blogposting" in types or _ARTICLE_URL.search(url) else "other"
-
-
-def _remaining(nodes: list[_Node], root: _Node) -> Iterator[_Node]:
+def _kept_inside(nodes: list[_Node], root: _Node) -> Iterator[_Node]:
     """What is left inside `root`, code as a whole, in document order; parts may be removed on the way."""
     position = root.index + 1
     while position < root.end:
@@ -2426,6 +2383,7 @@ def _children(nodes: list[_Node], parent: _Node) -> Iterator[_Node]:
 
 
 def _remove(node: _Node) -> None:
+    """Marks an element as removed, and takes its text from the amounts of all that hold it."""
     node.removed = True
     above = node.parent
     while above is not None:
@@ -2435,14 +2393,50 @@ def _remove(node: _Node) -> None:
         above = above.parent
 
 
-def _weigh(nodes: list[_Node]) -> None:
+MIN_RUNNING_SHARE: Final = 0.3  # of all text; below it the page is a list or a shop, and labels are its text too
+
+
+def _count_all_as_running(nodes: list[_Node]) -> None:
     """On a page of links and labels (a list of products, a front page) every text counts as running text."""
     if nodes[0].running < MIN_RUNNING_SHARE * nodes[0].chars:
         for node in nodes:
             node.running = node.chars
 
 
+# What is not the page: landmarks, comments, and what is named as boilerplate.
+
+_FORUM_URL = re.compile(
+    r"/(?:forums?|threads?|topics?|t|questions|discussions?|comments|viewtopic\.php|showthread\.php|showtopic|boards"
+    r"|issues|pull)(?:[/?.-]|$)"
+    r"|[?&](?:topic|tid|showtopic|t)=|^https?://(?:[^/]*forum|community\.|discuss|boards?\.|talk\.)",
+    re.IGNORECASE,
+)
+_FORUM_MARK = re.compile(
+    r"discourse|phpbb|vbulletin|xenforo|flarum|mybb|simple machines|invision|discussionforumposting|qapage",
+    re.IGNORECASE,
+)
+_ARTICLE_URL = re.compile(r"/(?:20\d\d/\d\d?|blog|news|article|articles|post|posts|story|stories)/[^/]")
+
+
+def _judge_kind(root: Any, url: str) -> PageKind:
+    """What sets the thresholds, by the URL and by what the page says of itself."""
+    types = " ".join(root.xpath("//*/@itemtype")[:40])
+    marks = " ".join(root.xpath("//meta[@name='generator']/@content | //body/@class | //body/@id"))
+    if _FORUM_URL.search(url) or _FORUM_MARK.search(f"{types} {marks}"):
+        return "forum"
+    types = (types + " ".join(root.xpath("//meta[@property='og:type']/@content"))).lower()
+    return "article" if "article" in types or "blogposting" in types or _ARTICLE_URL.search(url) else "other"
+
+
+_HIDING_STYLE = re.compile(
+    r"display\s*:\s*none|visibility\s*:\s*hidden|(?:left|top|text-indent)\s*:\s*-\d{3,}|clip\s*:\s*rect\(\s*[01]"
+    r"|(?:^|;)\s*(?:opacity|font-size|(?:max-)?(?:height|width))\s*:\s*0(?:px|em|%)?\s*(?:;|$)",
+    re.IGNORECASE,
+)
+
+
 def _is_hidden(node: _Node) -> bool:
+    """Whether attributes or inline style hide an element for good; panels are hidden until the reader opens them."""
     attributes = node.element.attrib
     names = attributes.get("class", "")
     # Bootstrap's class, unless others show the element on screens of some width
@@ -2457,7 +2451,14 @@ def _is_hidden(node: _Node) -> bool:
     return True
 
 
+_LANDMARK_TAGS: Final = _words("nav footer aside dialog menu form fieldset")
+_LANDMARK_ROLES: Final = _words(
+    "navigation banner contentinfo complementary search dialog alertdialog menu menubar tooltip"
+)
+
+
 def _is_landmark(node: _Node) -> bool:
+    """Whether tag or role make an element navigation, a banner, a form and the like; asides of the text are none."""
     role = node.element.get("role", "")
     if node.tag == "aside" and not node.element.get("class") and node.running > 0.8 * node.chars:
         return False
@@ -2473,9 +2474,14 @@ def _is_landmark(node: _Node) -> bool:
     return role in _LANDMARK_ROLES or (role == "tablist" and not node.running)
 
 
+LANDMARK_SHARE: Final = 0.5  # what holds more of the page's running text is no landmark, whatever its tag says
+CONSENT_SHARE: Final = 0.95  # likewise; a form for cookies is often longer than the page
+FORM_SHARE: Final = 0.1  # likewise; some pages are one form
+
+
 def _remove_landmarks(nodes: list[_Node]) -> None:
     total = max(nodes[0].running, 1)
-    for node in _remaining(nodes, nodes[0]):
+    for node in _kept_inside(nodes, nodes[0]):
         share = FORM_SHARE if node.tag in ("form", "fieldset") else LANDMARK_SHARE
         share = CONSENT_SHARE if node.words & _CONSENT_WORDS else share
         if (_is_landmark(node) or _is_hidden(node)) and node.running < share * total:
@@ -2484,10 +2490,15 @@ def _remove_landmarks(nodes: list[_Node]) -> None:
                 node.element.clear(keep_tail=True)  # Readability shall not find it either
 
 
+MIN_BESIDE_COMMENTS: Final = 250  # with less text beside them comments are the page
+ENOUGH_BESIDE_COMMENTS: Final = 1600  # with less, they are where they outweigh it by this:
+MAX_COMMENTS_SHARE: Final = 0.7
+
+
 def _remove_comments(nodes: list[_Node], *, is_question: bool) -> bool:
     """Remove comments and reviews; False when they are the page: a thread, or an article that is called a review."""
     comments: list[_Node] = []
-    for node in _remaining(nodes, nodes[0]):
+    for node in _kept_inside(nodes, nodes[0]):
         named = node.words & _COMMENT_WORDS
         if (
             named
@@ -2500,12 +2511,24 @@ def _remove_comments(nodes: list[_Node], *, is_question: bool) -> bool:
         return True
     share = sum(node.running for node in comments) / max(nodes[0].running, 1)
     beside = nodes[0].running * (1 - share)
-    least, enough = MIN_BESIDE_COMMENTS
-    if beside < least or (beside < enough and share > MAX_COMMENTS_SHARE) or (is_question and share > LANDMARK_SHARE):
+    is_thread = beside < MIN_BESIDE_COMMENTS or (beside < ENOUGH_BESIDE_COMMENTS and share > MAX_COMMENTS_SHARE)
+    if is_thread or (is_question and share > LANDMARK_SHARE):
         return False
     for node in comments:
         _remove(node)
     return True
+
+
+MAX_POST_NODES: Final = 500  # a box with more elements is not one post but the thread
+
+
+def _author_name(nodes: list[_Node], card: _Node) -> str:
+    """The name on the card of a post's author, "" when the post names its author elsewhere too."""
+    post = card.parent
+    if post is None or post.end - post.index > MAX_POST_NODES:
+        return ""
+    name = next((inner.text() for inner in nodes[card.index : card.end] if inner.words & _USER_NAME_WORDS), "")
+    return name if name and post.text().count(name) == 1 else ""
 
 
 def _is_spared(node: _Node, words: set[str]) -> bool:
@@ -2519,6 +2542,10 @@ def _is_spared(node: _Node, words: set[str]) -> bool:
     return bool(node.tag in _HEADINGS or is_in_sentence) and words.isdisjoint(_UNSEEN_WORDS | _USER_CARD_WORDS)
 
 
+WEAK_SHARE: Final[dict[PageKind, float]] = {"article": 0.35, "forum": 0.15, "other": 0.15}
+STRONG_SHARE: Final = 0.6  # a word naming more of the running text names the page's layout
+
+
 def _remove_named(nodes: list[_Node], kind: PageKind) -> None:
     """Remove what its class or id calls boilerplate, by those words that name only a small share of this page."""
     shares = dict.fromkeys(_WEAK_WORDS, WEAK_SHARE[kind]) | dict.fromkeys(_STRONG_WORDS, STRONG_SHARE)
@@ -2528,13 +2555,13 @@ def _remove_named(nodes: list[_Node], kind: PageKind) -> None:
         shares = {word: share for word, share in shares.items() if word not in _POST_HEAD_WORDS}
     total = max(nodes[0].running, 1)
     named, ends = dict.fromkeys(shares, 0), dict.fromkeys(shares, 0)
-    for node in _remaining(nodes, nodes[0]):
+    for node in _kept_inside(nodes, nodes[0]):
         for word in node.words:
             if word in shares and ends[word] <= node.index and node.running <= shares[word] * total:
                 named[word] += node.running
                 ends[word] = node.end
     active = {word for word, share in shares.items() if named[word] <= share * total}
-    for node in _remaining(nodes, nodes[0]):
+    for node in _kept_inside(nodes, nodes[0]):
         words = {word for word in node.words & active if node.running <= shares[word] * total}
         if words and not _is_spared(node, words):
             if words & _USER_CARD_WORDS:
@@ -2542,13 +2569,12 @@ def _remove_named(nodes: list[_Node], kind: PageKind) -> None:
             _remove(node)
 
 
-def _author_name(nodes: list[_Node], card: _Node) -> str:
-    """The name on the card of a post's author, "" when the post names its author elsewhere too."""
-    post = card.parent
-    if post is None or post.end - post.index > MAX_POST_NODES:
-        return ""
-    name = next((inner.text() for inner in nodes[card.index : card.end] if inner.words & _USER_NAME_WORDS), "")
-    return name if name and post.text().count(name) == 1 else ""
+# The box that holds the main text, and what does not belong to that text in it.
+
+# An article is one column among others; threads, services and references are made of parts.
+DESCENT_SHARE: Final[dict[PageKind, float]] = {"article": 0.8, "forum": 0.95, "other": 0.93}
+PREAMBLE_CHARACTERS: Final[dict[PageKind, int]] = {"article": 250, "forum": 60, "other": 60}  # less is a deck or a date
+HEADER_CHARACTERS: Final = 300  # a longer box around the first heading holds more than a title
 
 
 def _choose_root(nodes: list[_Node], kind: PageKind) -> _Node:
@@ -2557,7 +2583,7 @@ def _choose_root(nodes: list[_Node], kind: PageKind) -> _Node:
     What is left of the way there is removed, but for text before that child: an introduction.
     """
     top = nodes[0]
-    for node in _remaining(nodes, nodes[0]):
+    for node in _kept_inside(nodes, nodes[0]):
         if (node.tag == "main" or node.element.get("role") == "main") and node.running >= LANDMARK_SHARE * top.running:
             top = node
             break
@@ -2585,40 +2611,24 @@ def _choose_root(nodes: list[_Node], kind: PageKind) -> _Node:
     return top
 
 
-def _remove_sections(nodes: list[_Node], root: _Node, kind: PageKind) -> None:
-    """Remove what its heading or its links give away inside an article or a thread."""
-    for node in itertools.chain([root], _remaining(nodes, root)):
-        if node.rank < _NO_RANK:
-            _remove_named_sections(nodes, node, kind)
-    if root.running > 0.5 * root.chars:
-        _remove_tail(nodes, root)
-    if kind != "other" and root.running > 0.5 * root.chars:
-        for node in _remaining(nodes, root):
-            if node.tag not in ("div", "ul", "ol", "section", "table") or node.links <= LINK_SHARE * node.chars:
-                continue
-            parts, before = nodes[node.index : node.end], node.element.getprevious()
-            is_head = node.chars < POST_HEAD_CHARACTERS and any("time" in inner.tag for inner in parts)
-            is_announced = node.tag in ("ul", "ol") and before is not None and before.tag == "p"
-            is_card = kind == "article" and node.rank < _NO_RANK
-            if node.rank > 1 and not is_head and not is_announced and not is_card:
-                _remove(node)
-
-
-def _remove_tail(nodes: list[_Node], root: _Node) -> None:
-    """Remove the lists of links that end a page: to the next message, to the sources."""
-    children = list(_children(nodes, root))
-    while children:
-        last = children.pop()
-        if last.tag in ("ul", "ol", "dl") and last.links > TAIL_LINK_SHARE * last.chars:
-            _remove(last)
-        elif last.is_inline or (last.element.tail or "").strip():
-            return
-        elif last.chars:
-            children = list(_children(nodes, last))
+LIST_OF_LINKS_SHARE: Final = 0.8
 
 
 def _is_list_of_links(node: _Node) -> bool:
     return not node.chars or (not node.is_inline and node.links > LIST_OF_LINKS_SHARE * node.chars)
+
+
+_BOILERPLATE_HEADING = re.compile(
+    r"(?:(?:you (?:may|might) (?:also )?(?:like|enjoy)|related|recommended|popular|recent|latest|more|similar|trending)"
+    r"(?: (?:posts?|articles?|stories|reading|news|content|topics?|threads?|links|blogs?|insights|from .*|in .*"
+    r"|for you|questions|products))?"
+    r"|(?:leave|post|add|write) a (?:reply|comment|review)"
+    r"|share(?: this.*| on.*)?|subscribe.*|sign up.*|(?:join |get )?(?:our |the )?newsletter.*|follow us.*"
+    r"|about the authors?|tags|categories|topics|read (?:next|more)|up next|what to read next|table of contents"
+    r"|contents|on this page|in this article|also in .*|index|who is online)\W*",
+    re.IGNORECASE,
+)
+_COMMENTS_HEADING = re.compile(r"(?:\d+ )?(?:comments?|repl(?:y|ies)|responses?)\W*", re.IGNORECASE)
 
 
 def _remove_named_sections(nodes: list[_Node], parent: _Node, kind: PageKind) -> None:
@@ -2643,6 +2653,55 @@ def _remove_named_sections(nodes: list[_Node], parent: _Node, kind: PageKind) ->
             section.append(node)
 
 
+TAIL_LINK_SHARE: Final = 0.4  # at the end of a page
+
+
+def _remove_tail(nodes: list[_Node], root: _Node) -> None:
+    """Remove the lists of links that end a page: to the next message, to the sources."""
+    children = list(_children(nodes, root))
+    while children:
+        last = children.pop()
+        if last.tag in ("ul", "ol", "dl") and last.links > TAIL_LINK_SHARE * last.chars:
+            _remove(last)
+        elif last.is_inline or (last.element.tail or "").strip():
+            return
+        elif last.chars:
+            children = list(_children(nodes, last))
+
+
+LINK_SHARE: Final = 0.6
+POST_HEAD_CHARACTERS: Final = 60  # a name and a time, both links, head a post
+
+
+def _remove_sections(nodes: list[_Node], root: _Node, kind: PageKind) -> None:
+    """Remove what its heading or its links give away inside an article or a thread."""
+    for node in itertools.chain([root], _kept_inside(nodes, root)):
+        if node.rank < _NO_RANK:
+            _remove_named_sections(nodes, node, kind)
+    if root.running > 0.5 * root.chars:
+        _remove_tail(nodes, root)
+    if kind != "other" and root.running > 0.5 * root.chars:
+        for node in _kept_inside(nodes, root):
+            if node.tag not in ("div", "ul", "ol", "section", "table") or node.links <= LINK_SHARE * node.chars:
+                continue
+            parts, before = nodes[node.index : node.end], node.element.getprevious()
+            is_head = node.chars < POST_HEAD_CHARACTERS and any("time" in inner.tag for inner in parts)
+            is_announced = node.tag in ("ul", "ol") and before is not None and before.tag == "p"
+            is_card = kind == "article" and node.rank < _NO_RANK
+            if node.rank > 1 and not is_head and not is_announced and not is_card:
+                _remove(node)
+
+
+# The text: code as it stands, everything else as blocks.
+
+_LETTER = re.compile(r"[^\W\d_]")
+CODE_LABEL_CHARACTERS: Final = 20  # of what stands at code: a copy button, the name of its language
+
+
+def _is_line_number(node: _Node) -> bool:
+    return bool(node.words & _LINE_NUMBER_WORDS) and not _LETTER.search(node.text())
+
+
 class _CodeWriter:
     """The text of a code block as it stands: lines end at line breaks, at blocks, and at elements named as lines."""
 
@@ -2652,6 +2711,7 @@ class _CodeWriter:
         self._has_lines = "\n" in "".join(block.element.itertext()).strip()
 
     def write(self) -> str:
+        """The code, without a line break at either end."""
         opened: list[tuple[_Node, int]] = []
         position = self._block.index
         while True:
@@ -2697,9 +2757,8 @@ class _CodeWriter:
         return node.tag not in ("br", "td", "th", "tbody", "table")
 
     def _is_tool(self, node: _Node) -> bool:
-        if node.words & _LINE_NUMBER_WORDS:
-            return not _LETTER.search(node.text())
-        return bool(node.words & _CODE_TOOL_WORDS) and node.chars <= 20
+        is_button = bool(node.words & _CODE_TOOL_WORDS) and node.chars <= CODE_LABEL_CHARACTERS
+        return _is_line_number(node) or (is_button and not node.words & _LINE_NUMBER_WORDS)
 
     def _fresh_line(self) -> None:
         if self._parts and not self._parts[-1].endswith("\n"):
@@ -2711,6 +2770,7 @@ class _CodeWriter:
 
 
 def _is_code_block(nodes: list[_Node], node: _Node) -> bool:
+    """Whether an element is a block of code: by its tag, or by its name and its lines."""
     if node.tag in _CODE_TAGS:
         return True
     if node.tag == "code":
@@ -2729,6 +2789,28 @@ def _fence(code: str) -> str:
     return f"{ticks}\n{code}\n{ticks}"
 
 
+REPEATED_CHARACTERS: Final = 100  # a block as long as this is written once: carousels and quotes repeat it
+MAX_CODE_BLOCKS_TO_FOLD: Final = 2  # but references repeat notes on purpose
+ACTION_CHARACTERS: Final = 20  # a link that runs a script is a button, unless it says more
+_ANCHOR_SIGN = re.compile(r"[¶#§∞◆⚓︎🔗↩︎↑^\s]{1,3}")
+_NOISE_LINE = re.compile(
+    r"(?:skip to [\w ]{4,30}|table of contents|share(?: this| on \w+)?|tweet|copy(?: link| code)?|print|advertisement"
+    r"|read more|learn more|see more|show more|load more|view all|see all|back to top|copied!?|loading\.*|reply|report"
+    r"|sign up (?:for free )?to join.{0,90}|(?:was|did) this (?:page|article|answer|help).{0,30}\?"
+    r"|edit (?:this page|on github).{0,20}|more information about the .{0,60} mailing list|open in app|sign in|log ?in"
+    r"|(?:view |\[)?source(?: code)?\]?|(?:previous|next|prev) (?:message|by|page|article|post|in).{0,100}"
+    r"|except (?:as|where) otherwise noted,.{0,300}|messages sorted by.{0,60}|\[date prev\].{0,90})",
+    re.IGNORECASE,
+)
+_POST_NOISE_LINE = re.compile(  # beside the posts of a thread: about their authors, changes and numbers
+    r"[\d,.]+k? (?:posts?|repl(?:y|ies)|answers?|likes?|views?|points?|helpful votes?)|last edited\b.{0,60}"
+    r"|\(?edited\b.{0,60}"
+    r"|(?:posts|replies|views|messages|join(?:ed)?(?: date)?|reaction score|points)\b:? ?[\w ,.]{0,20}"
+    r"|quote|(?:off|on)line|original poste?r?|thread starter|(?:\w+ )?member|registered user|#\d{1,4}",
+    re.IGNORECASE,
+)
+
+
 class _TextWriter:
     """Writes a subtree as blocks. Blocks of one group (a list, a table) follow each other without an empty line."""
 
@@ -2740,6 +2822,7 @@ class _TextWriter:
         self._blocks: list[tuple[str, int]] = []
         self._inline: list[str] = []
         self._lists: list[tuple[_Node, Iterator[int] | None]] = []
+        self._card_lists: set[_Node] = set()  # which are layout, and indent nothing
         self._tables: list[_Node] = []
         self._cells: list[str] | None = None  # of the row being written
         self._prefix, self._group = "", -1
@@ -2747,6 +2830,7 @@ class _TextWriter:
         self._folds = sum(node.tag in _CODE_TAGS for node in nodes) <= MAX_CODE_BLOCKS_TO_FOLD
 
     def write(self) -> str:
+        """The blocks as text; a walk without recursion, since pages nest deeper than Python may."""
         opened: list[_Node] = []
         position = self._root.index
         while True:
@@ -2806,9 +2890,8 @@ class _TextWriter:
             return bool(_ANCHOR_SIGN.fullmatch(node.text()))
         if node.tag == "a" and node.element.get("href") == "#" and "onclick" in node.element.attrib:
             return node.chars <= ACTION_CHARACTERS
-        if node.words & _LINE_NUMBER_WORDS:
-            return not _LETTER.search(node.text())
-        return bool(node.words & _LANGUAGE_WORDS) and node.chars <= 20
+        is_language = bool(node.words & _LANGUAGE_WORDS) and node.chars <= CODE_LABEL_CHARACTERS
+        return _is_line_number(node) or (is_language and not node.words & _LINE_NUMBER_WORDS)
 
     def _write_sup(self, node: _Node) -> None:
         """A footnote's mark as `[1]`, a power as `10^6`."""
@@ -2821,11 +2904,12 @@ class _TextWriter:
         self._inline.append(text)
 
     def _enter(self, node: _Node) -> None:
+        """Begins a block, a list, an item, a table or a row."""
         if node.tag == "br":
             self._inline.append("\n" if self._cells is None else " ")
         elif node.is_inline:
             self._part_labels(node)
-        elif not node.is_inline:
+        else:
             self._flush()
             if node.tag in ("ul", "ol"):
                 start = node.element.get("start", "1")
@@ -2849,14 +2933,15 @@ class _TextWriter:
         holder, numbers = self._lists[-1] if self._lists else (None, None)
         if self._cells is not None or any(inner.tag in _HEADINGS for inner in self._nodes[node.index : node.end]):
             if holder is not None:
-                holder.label = "cards"  # a list of cards is layout
+                self._card_lists.add(holder)
             return
         mark = f"{next(numbers)}." if numbers is not None else "-"
-        depth = sum(inner.label != "cards" for inner, _ in self._lists)
+        depth = sum(inner not in self._card_lists for inner, _ in self._lists)
         self._prefix = "  " * max(0, depth - 1) + mark + " "
         self._group = self._lists[0][0].index if holder is not None else -1
 
     def _leave(self, node: _Node) -> None:
+        """Ends what `_enter` began; a row becomes a line with its cells between bars."""
         if node.tag in ("td", "th") and self._cells is not None:
             self._cells.append(" ".join(self._take().split()))
         elif node.tag == "tr" and self._cells is not None and not node.rich:
@@ -2900,6 +2985,21 @@ class _TextWriter:
             self._prefix = ""
 
 
+# All of it.
+
+
+def _read_elements(
+    body: Any, kind: PageKind, is_question: bool, deadline_seconds: float
+) -> tuple[list[_Node], PageKind]:
+    """The elements without landmarks and comments, and the kind of page, which comments may show to be a thread."""
+    nodes = _index_elements(body, deadline_seconds)
+    _remove_landmarks(nodes)
+    if (kind != "forum" or is_question) and not _remove_comments(nodes, is_question=is_question):
+        kind = "forum"
+    _count_all_as_running(nodes)
+    return nodes, kind
+
+
 def _read_by_score(body: Any, deadline_seconds: float) -> str:
     """What Readability takes for the article, by the scores of its paragraphs; "" when it finds none."""
     import readability
@@ -2911,20 +3011,30 @@ def _read_by_score(body: Any, deadline_seconds: float) -> str:
         article = _parse_html(readability.Document(source).summary(html_partial=True))
     except (readability.readability.Unparseable, etree.LxmlError):
         return ""
-    nodes = _index(article, deadline_seconds)
+    nodes = _index_elements(article, deadline_seconds)
     return _TextWriter(nodes, nodes[0], nodes[0], deadline_seconds).write()
+
+
+_BLOCK_TAGS: Final = frozenset(["p", "dt", "dd", "li", "tr", "td", "th", "pre", *_HEADINGS])
 
 
 def _find_fragment(nodes: list[_Node], root: _Node, fragment: str) -> _Node:
     """Where `#fragment` leads inside the main text; `root` when it leads nowhere."""
     names = {fragment, unquote(fragment), f"user-content-{fragment}"} - {""}
-    for node in _remaining(nodes, root):
+    for node in _kept_inside(nodes, root):
         if names.isdisjoint((node.element.get("id"), node.tag == "a" and node.element.get("name"))):
             continue
         while node.parent is not None and node.parent.tag in _BLOCK_TAGS:
             node = node.parent
         return node
     return root
+
+
+# Of what is not landmarks; below it the word lists took the page itself away. A thread may be one short post.
+MIN_KEPT_SHARE: Final[dict[PageKind, float]] = {"article": 0.3, "forum": 0.2, "other": 0.3}
+POOR_CHARACTERS: Final = 1000  # a shorter text is compared with Readability's, which takes longer than all the rest
+POOR_FACTOR: Final = 1.5  # how much longer that one has to be
+MAX_SCORED_NODES: Final = 6_000  # Readability's time grows with them, and nothing can stop it
 
 
 def extract_main_text(html: bytes | str, url: str = "") -> str:
@@ -2941,20 +3051,14 @@ def extract_main_text(html: bytes | str, url: str = "") -> str:
     _repair(tree)
     body = tree.find("body")
     body = tree if body is None else body
-    for by_name in (True, False):
-        nodes = _index(body, deadline_seconds)
-        _remove_landmarks(nodes)
-        if (kind != "forum" or is_question) and not _remove_comments(nodes, is_question=is_question):
-            kind = "forum"
-        _weigh(nodes)
-        available = nodes[0].running
-        if by_name:
-            _remove_named(nodes, kind)
+    nodes, kind = _read_elements(body, kind, is_question, deadline_seconds)
+    available = nodes[0].running
+    _remove_named(nodes, kind)
+    root = _choose_root(nodes, kind)
+    _remove_sections(nodes, root, kind)
+    if root.running < MIN_KEPT_SHARE[kind] * available:  # names and headings took the page itself away: without them
+        nodes, kind = _read_elements(body, kind, is_question, deadline_seconds)
         root = _choose_root(nodes, kind)
-        if by_name:
-            _remove_sections(nodes, root, kind)
-        if root.running >= MIN_KEPT_SHARE[kind] * available:
-            break
     start = _find_fragment(nodes, root, urlsplit(url).fragment)
     text = _TextWriter(nodes, root, start, deadline_seconds, is_thread=kind == "forum").write()
     if len(text) < POOR_CHARACTERS and start is root and len(nodes) <= MAX_SCORED_NODES:

@@ -417,6 +417,24 @@ def test_a_heavy_page_ends_in_text_or_in_a_page_error(html: str) -> None:
     assert outcome in ("", "too much markup", "too slow to read")
 
 
+def test_the_text_of_a_tag_with_too_many_attributes_is_kept_without_them() -> None:
+    attributes = " ".join(f"a{number}" for number in range(300_000))
+    assert extract_main_text(f"<html><body><main><p {attributes}>{SENTENCE}</p></main></body></html>") == SENTENCE
+
+
+def test_the_labels_of_a_page_that_is_a_list_are_its_text() -> None:
+    cards = "".join(
+        f'<div class="card"><h3><a href="/kettles/{number}">Kettle {number}</a></h3><span>{number} pounds</span></div>'
+        for number in range(1, 13)
+    )
+    html = (
+        f'<html><body><nav><a href="/">Home</a></nav><div class="filters"><p>{SENTENCE}</p></div>'
+        f'<div class="grid"><div class="list">{cards}</div></div><footer><p>Imprint</p></footer></body></html>'
+    )
+    expected = [line for number in range(1, 13) for line in (f"Kettle {number}", f"{number} pounds")]
+    assert extract_main_text(html).split("\n\n") == expected
+
+
 def test_more_tags_than_memory_allows_are_refused_before_they_are_parsed() -> None:
     with pytest.raises(PageError, match="too much markup"):
         extract_main_text("<b>" * (MAX_TAGS + 1))
