@@ -3355,51 +3355,54 @@ def _answer_diagnostics(answer: Answer) -> dict[str, Any]:
     }
 
 
-async def answer_call(
-    arguments: Mapping[str, Any],
-    settings: Settings,
-    bad_settings: Sequence[BadSetting],
-    *,
-    search: SearchBackend,
-    read_page: PageReader,
-    report: Report,
-    max_bytes: int,
-    pins: object,
-) -> Reply:
-    """A call's reply, whatever happens: no exception but a cancellation leaves here, and no exception's text either."""
-    notes = tuple(
-        f"Note: a setting of this search server was ignored. {bad.sentence}" for bad in bad_settings if not bad.guards
-    )
-    if guarding := " ".join(bad.sentence for bad in bad_settings if bad.guards):
-        text = f"Search failed: a setting of this search server is wrong. {guarding} A retry cannot help."
-        return Reply((text, *notes), True, {})
-    try:
-        settings = narrow_settings(settings, pins)
-        request = parse_request(arguments)
-        answer = await web_search(request, settings, search=search, read_page=read_page, report=report)
-        results = render_results(answer, max_bytes - sum(len(note.encode()) for note in notes))
-    except SearchError as error:
-        return Reply((str(error), *notes), True, _diagnostics(error.attempts))
-    except ArgumentError as error:
-        return Reply((str(error), *notes), True, {})
-    except SettingError as error:
-        return Reply((f"Search failed: {error} A retry cannot help.", *notes), True, {})
-    except Exception:
-        logger.exception("An unexpected error ended a call")
-        return Reply((INTERNAL_ERROR_TEXT, *notes), True, {})
-    hint = () if answer.results else (NO_RESULTS_HINT,)
-    return Reply((results, *hint, *notes), False, _answer_diagnostics(answer))
-
-
 class SearchTool:
     """The one tool as the SDK lists and calls it, and what its calls share."""
 
     def __init__(
-        self, search: SearchBackend, fetch: PageFetcher, settings: Settings, bad_settings: Sequence[BadSetting]
+        self, search: SearchBackend, fetch: PageFetcher, settings: Settings, bad_settings: Sequence[BadSetting] = ()
     ) -> None:
         self._search, self._read_page = search, PageReader(fetch)
         self._settings, self._bad_settings = settings, bad_settings
         self._watchdog = FreezeWatchdog()
+
+    async def answer_call(
+        self,
+        arguments: Mapping[str, Any],
+        *,
+        report: Report,
+        pins: object,
+        client_name: str = "",
+    ) -> Reply:
+        """A call's reply, whatever happens: no exception leaves here but a cancellation, nor the text of any.
+
+        `client_name` says which host asks, and so how much it takes; `pins` are the settings it pins for this call.
+        """
+        bad_settings = self._bad_settings
+        notes = tuple(
+            f"Note: a setting of this search server was ignored. {bad.sentence}"
+            for bad in bad_settings
+            if not bad.guards
+        )
+        if guarding := " ".join(bad.sentence for bad in bad_settings if bad.guards):
+            text = f"Search failed: a setting of this search server is wrong. {guarding} A retry cannot help."
+            return Reply((text, *notes), True, {})
+        max_bytes = self._settings.answer_bytes or ANSWER_BYTES_BY_CLIENT.get(client_name, ANSWER_BYTES)
+        try:
+            settings = narrow_settings(self._settings, pins)
+            request = parse_request(arguments)
+            answer = await web_search(request, settings, search=self._search, read_page=self._read_page, report=report)
+            results = render_results(answer, max_bytes - sum(len(note.encode()) for note in notes))
+        except SearchError as error:
+            return Reply((str(error), *notes), True, _diagnostics(error.attempts))
+        except ArgumentError as error:
+            return Reply((str(error), *notes), True, {})
+        except SettingError as error:
+            return Reply((f"Search failed: {error} A retry cannot help.", *notes), True, {})
+        except Exception:
+            logger.exception("An unexpected error ended a call")
+            return Reply((INTERNAL_ERROR_TEXT, *notes), True, {})
+        hint = () if answer.results else (NO_RESULTS_HINT,)
+        return Reply((results, *hint, *notes), False, _answer_diagnostics(answer))
 
     async def list_tools(
         self, context: ServerRequestContext[dict[str, Any]], parameters: types.PaginatedRequestParams | None
@@ -3419,17 +3422,12 @@ class SearchTool:
         if parameters.name != TOOL_NAME:
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {clean_line(parameters.name)[:80]}")
         client = context.session.client_params
-        client_name = client.client_info.name if client else ""
         with self._watchdog.watch():
-            reply = await answer_call(
+            reply = await self.answer_call(
                 parameters.arguments or {},
-                self._settings,
-                self._bad_settings,
-                pins=(context.meta or {}).get(SETTINGS_META_KEY, {}),
-                search=self._search,
-                read_page=self._read_page,
                 report=context.session.report_progress,
-                max_bytes=self._settings.answer_bytes or ANSWER_BYTES_BY_CLIENT.get(client_name, ANSWER_BYTES),
+                client_name=client.client_info.name if client else "",
+                pins=(context.meta or {}).get(SETTINGS_META_KEY, {}),
             )
         return types.CallToolResult(
             content=[types.TextContent(text=text) for text in reply.texts],
@@ -3939,16 +3937,7 @@ async def _search_once(arguments: Mapping[str, Any], settings: Settings) -> Repl
 
     fetch = HttpPageFetcher(settings)
     try:
-        return await answer_call(
-            arguments,
-            settings,
-            (),
-            search=EngineSearch(settings),
-            read_page=PageReader(fetch),
-            report=report,
-            max_bytes=settings.answer_bytes or ANSWER_BYTES,
-            pins={},
-        )
+        return await SearchTool(EngineSearch(settings), fetch, settings).answer_call(arguments, report=report, pins={})
     finally:
         await fetch.aclose()
 

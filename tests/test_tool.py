@@ -473,16 +473,8 @@ async def call_directly(search: FakeSearch, pins: object) -> aws.Reply:
     async def report(progress: float, total: float, message: str) -> None:
         pass
 
-    return await aws.answer_call(
-        {"search_query": "q"},
-        aws.Settings(),
-        (),
-        search=search,
-        read_page=aws.PageReader(FakeFetch()),
-        report=report,
-        max_bytes=aws.ANSWER_BYTES,
-        pins=pins,
-    )
+    tool = aws.SearchTool(search, FakeFetch(), aws.Settings())
+    return await tool.answer_call({"search_query": "q"}, report=report, pins=pins)
 
 
 async def test_pins_that_leave_nothing_fail_the_call() -> None:
