@@ -222,9 +222,11 @@ def report(tallies: dict[str, Tally], worst_count: int) -> None:
 def run_in_own_environment(folder: Path) -> int:
     """Make the environment once, then run this file again with its interpreter."""
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    if not python.exists():
-        venv.create(folder, with_pip=True)
-        subprocess.run([python, "-m", "pip", "install", "-q", *RIVALS], check=True)
+    check = [python, "-c", "import trafilatura, readability"]
+    if not python.exists() or subprocess.run(check, capture_output=True, check=False).returncode:
+        venv.create(folder, with_pip=True, clear=True)
+        for packages in (["--upgrade", "pip"], RIVALS):  # pip 23 stumbles over extras that two packages ask for
+            subprocess.run([python, "-m", "pip", "install", "-q", *packages], check=True)
     return subprocess.run([python, *sys.argv, "--inside"], check=False).returncode
 
 
