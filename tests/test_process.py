@@ -225,7 +225,7 @@ def test_the_engine_s_own_waiting_time_is_told(web: SimulatedWeb) -> None:
     assert re.search(r"\b13[0-9] s", search_once(web, ONLY_DUCKDUCKGO).texts[0])
 
 
-def test_a_proxy_that_is_not_there_is_named_without_its_password(web: SimulatedWeb) -> None:
+def test_the_process_names_a_proxy_that_is_not_there_without_its_password(web: SimulatedWeb) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
@@ -318,7 +318,7 @@ def test_a_page_that_is_heavy_or_malformed_is_survived(web: SimulatedWeb, group:
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]|root:", "".join(result["summary"] for result in answer.results))
 
 
-def test_a_page_is_read_in_its_charset_however_it_says_so(web: SimulatedWeb) -> None:
+def test_the_process_reads_a_page_in_its_charset_however_it_says_so(web: SimulatedWeb) -> None:
     unread = []
     with ServerProcess(env=web.env()) as server:
         server.initialize()

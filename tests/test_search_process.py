@@ -87,7 +87,7 @@ def test_fifty_calls_to_engines_that_hang_are_answered_and_leave_a_bounded_numbe
         web.set_engine(engine, "ok")
 
 
-def test_twenty_searches_at_once_are_all_answered_under_a_limiter(web: SimulatedWeb, server: ServerProcess) -> None:
+def test_the_process_answers_twenty_searches_at_once_under_a_limiter(web: SimulatedWeb, server: ServerProcess) -> None:
     for engine in ENGINES:
         web.set_engine(engine, LIMITER)
     assert [len(answer.results) for answer in start_searches(server, 20)] == [10] * 20
