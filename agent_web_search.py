@@ -2123,6 +2123,7 @@ def _keep_formulas(root: Any) -> None:
             image.text = image.get("alt")
 
 
+QUESTION_CHARACTERS: Final = 15  # a button with less text opens a menu, one with more a part of the page
 CONTROL_CHARACTERS: Final = 300  # a button or drawing with more text was never closed
 _CONTROL_TAGS: Final = _words("button svg select object video audio canvas map iframe")
 _HEADINGS: Final = {f"h{rank}": rank for rank in range(1, 7)}
@@ -2140,6 +2141,8 @@ def _keep_contents(root: Any) -> None:
             control.tag = "div"
         elif control.tag == "button" and holder.tag in _TITLE_TAGS and length == _text_length(holder, length):
             control.tag = "span"  # the title of an accordion's part
+        elif control.tag == "button" and control.get("aria-expanded") and length >= QUESTION_CHARACTERS:
+            control.tag = "div"  # likewise, with no heading around it
     for trigger in root.xpath("//*[@aria-expanded]"):
         panels = (opener.getnext() for opener in (trigger, trigger.getparent()) if opener is not None)
         panel = next((panel for panel in panels if panel is not None), None)
