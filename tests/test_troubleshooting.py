@@ -109,6 +109,13 @@ def search_that_fails_with(primp_says: str) -> Callable[[SimulatedWeb], str]:
     return lambda web: answer(QUERY, aws.EngineSearch(aws.Settings(), ask), DUCKDUCKGO_ONLY)[0]
 
 
+def search_without_memory(web: SimulatedWeb) -> str:
+    async def ask(engine: str, query: aws.EngineQuery) -> list[aws.SearchHit]:
+        raise aws.explain_failure(engine, MemoryError())
+
+    return answer(QUERY, aws.EngineSearch(aws.Settings(), ask), DUCKDUCKGO_ONLY)[0]
+
+
 def search_with_stuck_requests(web: SimulatedWeb) -> str:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(aws, "MAX_ENGINE_THREADS", 0)  # as if all that are allowed were under way
@@ -150,6 +157,7 @@ SITUATIONS: dict[str, Callable[[SimulatedWeb], str]] = {
     "Search failed: … sent an answer": search_that_fails_with("DecodeError: end of input"),
     "Search failed: … answered HTTP": search_with("500"),
     "Search failed: … sent a page": search_with("empty"),
+    "Search failed: … could not be asked": search_without_memory,
     "Search failed: the engine … of ddgs": search_with_another_ddgs,
     "No results": lambda web: answer(QUERY, FakeSearch(found(0)))[1],
     "Bad argument": lambda web: answer({**QUERY, "content_size": "huge"}, FakeSearch(found()))[0],
