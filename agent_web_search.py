@@ -2454,6 +2454,7 @@ def _is_hidden(node: _Node) -> bool:
     return True
 
 
+ASIDE_TEXT_SHARE: Final = 0.8  # a bare aside with more running text is a remark, not a box of links
 _LANDMARK_TAGS: Final = _words("nav footer aside dialog menu form fieldset")
 _LANDMARK_ROLES: Final = _words(
     "navigation banner contentinfo complementary search dialog alertdialog menu menubar tooltip"
@@ -2463,7 +2464,7 @@ _LANDMARK_ROLES: Final = _words(
 def _is_landmark(node: _Node) -> bool:
     """Whether tag or role make an element navigation, a banner, a form and the like; asides of the text are none."""
     role = node.element.get("role", "")
-    if node.tag == "aside" and not node.element.get("class") and node.running > 0.8 * node.chars:
+    if node.tag == "aside" and not node.element.get("class") and node.running > ASIDE_TEXT_SHARE * node.chars:
         return False
     if node.words & _CONSENT_WORDS or node.element.get("aria-label", "").lower().startswith("breadcrumb"):
         return True
@@ -2577,6 +2578,7 @@ def _remove_named(nodes: list[_Node], kind: PageKind) -> None:
 # An article is one column among others; threads, services and references are made of parts.
 DESCENT_SHARE: Final[dict[PageKind, float]] = {"article": 0.8, "forum": 0.95, "other": 0.93}
 PREAMBLE_CHARACTERS: Final[dict[PageKind, int]] = {"article": 250, "forum": 60, "other": 60}  # less is a deck or a date
+INTRODUCTION_LINK_SHARE: Final = 0.3  # with more links it leads elsewhere
 HEADER_CHARACTERS: Final = 300  # a longer box around the first heading holds more than a title
 
 
@@ -2605,7 +2607,8 @@ def _choose_root(nodes: list[_Node], kind: PageKind) -> _Node:
         if any(child is not best and child.look == best.look for child in children):
             break
         for child in _children(nodes, root):
-            is_introduction = child.running >= PREAMBLE_CHARACTERS[kind] and child.links <= 0.3 * child.chars
+            few_links = child.links <= INTRODUCTION_LINK_SHARE * child.chars
+            is_introduction = few_links and child.running >= PREAMBLE_CHARACTERS[kind]
             if kind != "article" and child.chars < HEADER_CHARACTERS:  # the title of an article is the result's title
                 is_introduction |= any(inner.tag == "h1" for inner in nodes[child.index : child.end])
             if child is not best and (child.index > best.index or not is_introduction):
@@ -2672,7 +2675,8 @@ def _remove_tail(nodes: list[_Node], root: _Node) -> None:
             children = list(_children(nodes, last))
 
 
-LINK_SHARE: Final = 0.6
+PROSE_SHARE: Final = 0.5  # with less running text lists of links are the text, and stay
+LINK_SHARE: Final = 0.6  # of a box beside prose
 POST_HEAD_CHARACTERS: Final = 60  # a name and a time, both links, head a post
 
 
@@ -2681,9 +2685,9 @@ def _remove_sections(nodes: list[_Node], root: _Node, kind: PageKind) -> None:
     for node in itertools.chain([root], _kept_inside(nodes, root)):
         if node.rank < _NO_RANK:
             _remove_named_sections(nodes, node, kind)
-    if root.running > 0.5 * root.chars:
+    if root.running > PROSE_SHARE * root.chars:
         _remove_tail(nodes, root)
-    if kind != "other" and root.running > 0.5 * root.chars:
+    if kind != "other" and root.running > PROSE_SHARE * root.chars:
         for node in _kept_inside(nodes, root):
             if node.tag not in ("div", "ul", "ol", "section", "table") or node.links <= LINK_SHARE * node.chars:
                 continue
@@ -2795,6 +2799,8 @@ def _fence(code: str) -> str:
 REPEATED_CHARACTERS: Final = 100  # a block as long as this is written once: carousels and quotes repeat it
 MAX_CODE_BLOCKS_TO_FOLD: Final = 2  # but references repeat notes on purpose
 ACTION_CHARACTERS: Final = 20  # a link that runs a script is a button, unless it says more
+SUP_CHARACTERS: Final = 6  # a longer superscript is text set high, no power or mark of a footnote
+SIGN_CHARACTERS: Final = 3  # as many as `_ANCHOR_SIGN` takes
 _ANCHOR_SIGN = re.compile(r"[¶#§∞◆⚓︎🔗↩︎↑^\s]{1,3}")
 _NOISE_LINE = re.compile(
     r"(?:skip to [\w ]{4,30}|table of contents|share(?: this| on \w+)?|tweet|copy(?: link| code)?|print|advertisement"
@@ -2879,7 +2885,7 @@ class _TextWriter:
             if code and (_LETTER.search(code) or not self._tables):  # else the column of line numbers
                 self._blocks.append((_fence(code), -1))
                 self._prefix = ""
-        elif node.tag == "sup" and node.chars <= 6:
+        elif node.tag == "sup" and node.chars <= SUP_CHARACTERS:
             self._write_sup(node)
         elif node.tag == "rt":
             self._add(f"({node.text()})")
@@ -2889,7 +2895,7 @@ class _TextWriter:
 
     def _is_mark(self, node: _Node) -> bool:
         """A sign that links to its own heading, a column of line numbers, the name of a language above code."""
-        if node.tag == "a" and node.chars <= 3:
+        if node.tag == "a" and node.chars <= SIGN_CHARACTERS:
             return bool(_ANCHOR_SIGN.fullmatch(node.text()))
         if node.tag == "a" and node.element.get("href") == "#" and "onclick" in node.element.attrib:
             return node.chars <= ACTION_CHARACTERS
