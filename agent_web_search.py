@@ -2607,8 +2607,8 @@ def _choose_root(nodes: list[_Node], kind: PageKind) -> _Node:
         if any(child is not best and child.look == best.look for child in children):
             break
         for child in _children(nodes, root):
-            few_links = child.links <= INTRODUCTION_LINK_SHARE * child.chars
-            is_introduction = few_links and child.running >= PREAMBLE_CHARACTERS[kind]
+            has_few_links = child.links <= INTRODUCTION_LINK_SHARE * child.chars
+            is_introduction = has_few_links and child.running >= PREAMBLE_CHARACTERS[kind]
             if kind != "article" and child.chars < HEADER_CHARACTERS:  # the title of an article is the result's title
                 is_introduction |= any(inner.tag == "h1" for inner in nodes[child.index : child.end])
             if child is not best and (child.index > best.index or not is_introduction):
