@@ -4171,7 +4171,7 @@ def run_config(options: Mapping[str, Any], settings: Settings) -> int:
     say(render_host_entry(host, command))
     if host.add_command:
         quote = subprocess.list2cmdline if os.name == "nt" else shlex.join
-        tell_person(f"Or let the host add it:\n{quote(host.add_command(command))}")
+        tell_person(f"Or let the host add the command alone:\n{quote(host.add_command(command))}")
     return EXIT_OK
 
 

@@ -46,7 +46,7 @@ def parse(host: str, text: str) -> Any:
 
 def add_commands(stderr: str) -> list[list[str]]:
     """The commands shown on stderr, as a shell reads them."""
-    _, mark, command = stderr.partition("Or let the host add it:\n")
+    _, mark, command = stderr.partition("Or let the host add the command alone:\n")
     return [shlex.split(command)] if mark else []
 
 

@@ -279,12 +279,24 @@ def readme_lines(host: str) -> list[str]:
 @pytest.fixture
 def installed(web: SimulatedWeb, tmp_path: Path) -> Path:
     """The folder of a copy of the repository after the README's first line, the simulated web around the program."""
-    script = tmp_path / "copy" / ".venv" / "bin" / "agent-web-search"
+    return write_program(tmp_path / "copy", web.env()).parents[2]
+
+
+def write_program(folder: Path, env: Mapping[str, str]) -> Path:
+    """The program where the README's first line puts it, run with these variables."""
+    script = folder / ".venv" / "bin" / "agent-web-search"
     script.parent.mkdir(parents=True)
-    exports = [f"export {name}={shlex.quote(value)}" for name, value in web.env().items()]
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in env.items()]
     script.write_text("\n".join(["#!/bin/sh", *exports, f'exec {shlex.join(program())} "$@"', ""]), encoding="utf-8")
     script.chmod(0o755)
-    return tmp_path / "copy"
+    return script
+
+
+def write_codex_config(api: ModelApi, folder: Path) -> dict[str, str]:
+    """Codex's file as it is before a server is added; the variable that the model's key is in."""
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text("\n".join(codex_provider_lines(api)) + "\n", encoding="utf-8")
+    return {"STAND_IN_KEY": "none"}
 
 
 def assert_lines_bring_an_answer(lines: Sequence[str], api: ModelApi, folder: Path, env: Mapping[str, str]) -> None:
@@ -306,7 +318,16 @@ def test_readme_lines_bring_an_answer_to_claude_code(installed: Path) -> None:
 def test_readme_lines_bring_an_answer_to_codex(installed: Path) -> None:
     host_program("codex")
     with ModelApi(CALLS[:1]) as api:
-        (codex_home := installed.parent / "codex").mkdir()
-        (codex_home / "config.toml").write_text("\n".join(codex_provider_lines(api)) + "\n", encoding="utf-8")
-        env = {"CODEX_HOME": str(codex_home), "STAND_IN_KEY": "none"}
+        env = write_codex_config(api, installed.parent / "home" / ".codex")
         assert_lines_bring_an_answer(readme_lines("codex"), api, installed, env)
+
+
+def test_readme_lines_bring_an_answer_to_codex_behind_a_proxy(tmp_path: Path, web: SimulatedWeb) -> None:
+    """The network is in the variables of Codex, which it hands down if they are named."""
+    host_program("codex")
+    script = write_program(tmp_path / "copy", {})
+    adding = re.search(r"^\.venv/bin/agent-web-search config codex.*", README.read_text(encoding="utf-8"), re.MULTILINE)
+    assert adding
+    with ModelApi(CALLS[:1]) as api:
+        env = {**web.env(), **write_codex_config(api, tmp_path / "home" / ".codex"), "NO_PROXY": "127.0.0.1"}
+        assert_lines_bring_an_answer([adding[0], readme_lines("codex")[1]], api, script.parents[2], env)
