@@ -507,10 +507,13 @@ def _parse_region(text: str) -> str:
     return text.strip().lower()
 
 
+PORT_BY_PROXY_SCHEME: Final = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}
+
+
 def _parse_proxy(text: str) -> str:
     text = text.strip()
     parts = urlsplit(text)  # raises ValueError itself; so does `port`
-    if parts.scheme not in {"http", "https", "socks5", "socks5h"} or not parts.hostname or parts.port == 0:
+    if parts.scheme not in PORT_BY_PROXY_SCHEME or not parts.hostname or parts.port == 0:
         raise ValueError(text)
     if not text.isprintable() or " " in text:
         raise ValueError(text)
@@ -1482,7 +1485,7 @@ class EngineRace:
         try:
             while loop_time() < self._ends_at:
                 hedge_at = self._start_next()
-                running = [run.task for run in self._runs if run.ended_at is None]
+                running = self._running_tasks()
                 if not running:
                     break
                 timeout = min(hedge_at, self._ends_at) - loop_time()
@@ -1497,6 +1500,9 @@ class EngineRace:
             for run in self._runs:
                 run.task.cancel()
 
+    def _running_tasks(self) -> list[asyncio.Task[list[SearchHit]]]:
+        return [run.task for run in self._runs if run.ended_at is None]
+
     def _start_next(self) -> float:
         """Starts the first engine left that may be asked now; if none runs, the one that may be asked soonest.
 
@@ -1504,8 +1510,7 @@ class EngineRace:
         """
         awake = [engine for engine in self._left if not engine.rest_left_seconds()]
         engine = min(awake, key=Engine.wait_seconds, default=None)
-        is_alone = all(run.ended_at is not None for run in self._runs)
-        patience_seconds = self._ends_at - loop_time() - LEAST_ENGINE_SECONDS if is_alone else 0.0
+        patience_seconds = 0.0 if self._running_tasks() else self._ends_at - loop_time() - LEAST_ENGINE_SECONDS
         if engine is None or engine.wait_seconds() > patience_seconds:
             return float("inf")
         starts_at = loop_time() + engine.wait_seconds()
@@ -2705,8 +2710,11 @@ _LETTER = re.compile(r"[^\W\d_]")
 CODE_LABEL_CHARACTERS: Final = 20  # of what stands at code: a copy button, the name of its language
 
 
-def _is_line_number(node: _Node) -> bool:
-    return bool(node.words & _LINE_NUMBER_WORDS) and not _LETTER.search(node.text())
+def _is_label_at_code(node: _Node, names: frozenset[str]) -> bool:
+    """Whether an element is a line number, or by its name and size a label beside code."""
+    if node.words & _LINE_NUMBER_WORDS:
+        return not _LETTER.search(node.text())
+    return bool(node.words & names) and node.chars <= CODE_LABEL_CHARACTERS
 
 
 class _CodeWriter:
@@ -2727,7 +2735,7 @@ class _CodeWriter:
             if position >= self._block.end:
                 break
             node = self._nodes[position]
-            if node is not self._block and (node.removed or self._is_tool(node)):
+            if node is not self._block and (node.removed or _is_label_at_code(node, _CODE_TOOL_WORDS)):
                 self._put(node.element.tail)
                 position = node.end
                 continue
@@ -2762,10 +2770,6 @@ class _CodeWriter:
                 return False
             return bool(node.words & _LINE_WORDS) or (node.tag == "code" and node.parent is self._block)
         return node.tag not in ("br", "td", "th", "tbody", "table")
-
-    def _is_tool(self, node: _Node) -> bool:
-        is_button = bool(node.words & _CODE_TOOL_WORDS) and node.chars <= CODE_LABEL_CHARACTERS
-        return _is_line_number(node) or (is_button and not node.words & _LINE_NUMBER_WORDS)
 
     def _fresh_line(self) -> None:
         if self._parts and not self._parts[-1].endswith("\n"):
@@ -2899,8 +2903,7 @@ class _TextWriter:
             return bool(_ANCHOR_SIGN.fullmatch(node.text()))
         if node.tag == "a" and node.element.get("href") == "#" and "onclick" in node.element.attrib:
             return node.chars <= ACTION_CHARACTERS
-        is_language = bool(node.words & _LANGUAGE_WORDS) and node.chars <= CODE_LABEL_CHARACTERS
-        return _is_line_number(node) or (is_language and not node.words & _LINE_NUMBER_WORDS)
+        return _is_label_at_code(node, _LANGUAGE_WORDS)
 
     def _write_sup(self, node: _Node) -> None:
         """A footnote's mark as `[1]`, a power as `10^6`."""
@@ -4002,9 +4005,6 @@ CURE_BY_OUTCOME: Final[dict[Outcome, str]] = {
     "unreachable": "check the network and the proxy (--proxy, HTTPS_PROXY)",
     "certificate refused": "a proxy of your network inspects TLS: ask for its certificate",
 }
-
-
-PORT_BY_PROXY_SCHEME: Final = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}
 
 
 async def check_proxy(settings: Settings) -> Check:
