@@ -1,4 +1,4 @@
-"""Lint and types are part of the test run, so that one command is the whole check."""
+"""Lint, types and the order of the module are part of the test run, so that one command is the whole check."""
 
 import ast
 import re

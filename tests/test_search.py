@@ -588,28 +588,22 @@ def test_the_rest_doubles_up_to_its_bound_and_a_success_resets_it() -> None:
     assert run_in_virtual_time(main()) == [60, 120, 240, 480, 900, 900, 60]
 
 
-def test_an_engine_rests_as_long_as_it_asks_for() -> None:
-    engines = FakeEngines(duckduckgo=refusal(5.0))
+@pytest.mark.parametrize(
+    ("failure", "rest_seconds"),
+    [
+        pytest.param(refusal(5.0), 5.0, id="a refusal"),
+        pytest.param(
+            aws.SearchError("engine error", "it is down", retry_after_seconds=45.0), 45.0, id="trouble of its own"
+        ),
+    ],
+)
+def test_an_engine_rests_as_long_as_it_asks_for(failure: aws.SearchError, rest_seconds: float) -> None:
+    engines = FakeEngines(duckduckgo=failure)
 
     async def main() -> None:
         search = aws.EngineSearch(aws.Settings(), engines)
         await search(query(1))
-        await asyncio.sleep(4.9)
-        await search(query(2))
-        await asyncio.sleep(0.2)
-        await search(query(3))
-
-    run_in_virtual_time(main())
-    assert engines.names == ["duckduckgo", "brave", "brave", "duckduckgo", "brave"]
-
-
-def test_an_engine_in_trouble_that_says_until_when_is_left_alone_until_then() -> None:
-    engines = FakeEngines(duckduckgo=aws.SearchError("engine error", "it is down", retry_after_seconds=45.0))
-
-    async def main() -> None:
-        search = aws.EngineSearch(aws.Settings(), engines)
-        await search(query(1))
-        await asyncio.sleep(44.9)
+        await asyncio.sleep(rest_seconds - 0.1)
         await search(query(2))
         await asyncio.sleep(0.2)
         await search(query(3))

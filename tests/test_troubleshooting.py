@@ -100,20 +100,13 @@ def search_with_another_ddgs(web: SimulatedWeb) -> str:
         return answer(QUERY, environ=DUCKDUCKGO_ONLY)[0]
 
 
-def search_that_fails_with(primp_says: str) -> Callable[[SimulatedWeb], str]:
-    """What a search answers when primp ends with a text; for what the simulated web cannot bring about."""
+def search_that_fails_with(failure: Exception) -> Callable[[SimulatedWeb], str]:
+    """What a search answers when a request ends so; for what the simulated web cannot bring about."""
 
     async def ask(engine: str, query: aws.EngineQuery) -> list[aws.SearchHit]:
-        raise aws.explain_failure(engine, RuntimeError(primp_says), "http://127.0.0.1:3128")
+        raise aws.explain_failure(engine, failure, "http://127.0.0.1:3128")
 
     return lambda web: answer(QUERY, aws.EngineSearch(aws.Settings(), ask), DUCKDUCKGO_ONLY)[0]
-
-
-def search_without_memory(web: SimulatedWeb) -> str:
-    async def ask(engine: str, query: aws.EngineQuery) -> list[aws.SearchHit]:
-        raise aws.explain_failure(engine, MemoryError())
-
-    return answer(QUERY, aws.EngineSearch(aws.Settings(), ask), DUCKDUCKGO_ONLY)[0]
 
 
 def search_with_stuck_requests(web: SimulatedWeb) -> str:
@@ -150,14 +143,20 @@ SITUATIONS: dict[str, Callable[[SimulatedWeb], str]] = {
     "Search failed: … did not answer in time": search_with("hang"),
     "Search failed: the certificate of … is signed": search_with("certificate"),
     "Search failed: the certificate of … is for another": search_with("misnamed"),
-    "Search failed: the proxy at … does not answer as": search_that_fails_with("CONNECT failed: bad response"),
-    "Search failed: … has an address": search_that_fails_with("BuilderError: no URL"),
-    "Search failed: the certificate of … has expired": search_that_fails_with("peer certificate: it has expired"),
-    "Search failed: the certificate of … cannot": search_that_fails_with("peer certificate: a critical extension"),
-    "Search failed: … sent an answer": search_that_fails_with("DecodeError: end of input"),
+    "Search failed: the proxy at … does not answer as": search_that_fails_with(
+        RuntimeError("CONNECT failed: bad response")
+    ),
+    "Search failed: … has an address": search_that_fails_with(RuntimeError("BuilderError: no URL")),
+    "Search failed: the certificate of … has expired": search_that_fails_with(
+        RuntimeError("peer certificate: it has expired")
+    ),
+    "Search failed: the certificate of … cannot": search_that_fails_with(
+        RuntimeError("peer certificate: a critical extension")
+    ),
+    "Search failed: … sent an answer": search_that_fails_with(RuntimeError("DecodeError: end of input")),
     "Search failed: … answered HTTP": search_with("500"),
     "Search failed: … sent a page": search_with("empty"),
-    "Search failed: … could not be asked": search_without_memory,
+    "Search failed: … could not be asked": search_that_fails_with(MemoryError()),
     "Search failed: the engine … of ddgs": search_with_another_ddgs,
     "No results": lambda web: answer(QUERY, FakeSearch(found(0)))[1],
     "Bad argument": lambda web: answer({**QUERY, "content_size": "huge"}, FakeSearch(found()))[0],

@@ -130,8 +130,7 @@ def median_seconds(timings: list[Timing]) -> str:
 def time_to_answer(programs: list[Program], authority: Authority, rounds: int) -> None:
     """The first search of a process and the one after it, by the state of DuckDuckGo; the other engines are well."""
     print(f"Time to answer, median of {rounds} (first search / next search):\n")
-    print_row("DuckDuckGo is", *(asked.name for asked in programs))
-    print_row(*["---"] * (len(programs) + 1))
+    print_head("DuckDuckGo is", programs)
     for state, fault in STATES.items():
         timings: dict[str, tuple[list[Timing], list[Timing]]] = {asked.name: ([], []) for asked in programs}
         for _ in range(rounds):
@@ -166,8 +165,7 @@ def answered_share(programs: list[Program], authority: Authority) -> None:
     print(
         "\nAnswered, time for all, requests the engines saw (each engine blocks an address for 60 s after 8 in 10 s):\n"
     )
-    print_row("searches", *(asked.name for asked in programs))
-    print_row(*["---"] * (len(programs) + 1))
+    print_head("searches", programs)
     for name, (workload, faults) in workloads.items():
         cells = []
         for asked in programs:
@@ -223,12 +221,16 @@ def call_in_flight(asked: Program, authority: Authority) -> str:
 def say_what_happens(programs: list[Program], authority: Authority) -> None:
     """What the README's table says of programs, as far as it is no number."""
     print("\nWhat happens:\n")
-    print_row("", *(asked.name for asked in programs))
-    print_row(*["---"] * (len(programs) + 1))
+    print_head("", programs)
     print_row("every engine refuses (403)", *(failed_search(asked, authority, "403") for asked in programs))
     print_row("every engine hangs", *(failed_search(asked, authority, "hang") for asked in programs))
     print_row("a page of 100 MB", *(large_page(asked, authority) for asked in programs))
     print_row("a call in flight when input ends", *(call_in_flight(asked, authority) for asked in programs))
+
+
+def print_head(corner: str, programs: list[Program]) -> None:
+    print_row(corner, *(asked.name for asked in programs))
+    print_row(*["---"] * (len(programs) + 1))
 
 
 def print_row(*cells: str) -> None:

@@ -213,15 +213,25 @@ def anthropic_env(api: ModelApi) -> dict[str, str]:
     }
 
 
-def codex_provider_lines(api: ModelApi) -> list[str]:
-    """The beginning of Codex's configuration file: which model it speaks with."""
+def write_codex_config(api: ModelApi, folder: Path, *more_lines: str) -> dict[str, str]:
+    """Codex's file in `folder/home`: which model it speaks with, and more; the variable that the model's key is in."""
     provider = {"name": "stand-in", "base_url": f"{api.url}/v1", "wire_api": "responses", "env_key": "STAND_IN_KEY"}
-    return [
+    lines = [
         'model = "gpt-5.5"',
         'model_provider = "stand-in"',
         "[model_providers.stand-in]",
         *(f"{key} = {json.dumps(value)}" for key, value in provider.items()),
+        *more_lines,
     ]
+    (codex_home := folder / "home" / ".codex").mkdir(parents=True)
+    (codex_home / "config.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return {"STAND_IN_KEY": "none"}
+
+
+def codex_output(seen: str) -> str:
+    """The tool's text in what Codex tells its model."""
+    assert seen.startswith("Wall time: ")
+    return seen.split("Output:", 1)[1].lstrip("\n")
 
 
 def test_claude_code(server: TappedServer, tmp_path: Path) -> None:
@@ -243,25 +253,20 @@ def test_claude_code(server: TappedServer, tmp_path: Path) -> None:
 def test_codex(server: TappedServer, tmp_path: Path) -> None:
     """Run without approval: `codex exec` refuses a tool that would need it."""
     codex = host_program("codex")
-    (codex_home := tmp_path / "codex").mkdir()
     with ModelApi(CALLS) as api:
         entry = {"command": server.command, "args": server.args, "required": True}
         lines = [
-            *codex_provider_lines(api),
             "[mcp_servers.web-search-prime]",
             *(f"{key} = {json.dumps(value)}" for key, value in entry.items()),
             "[mcp_servers.web-search-prime.env]",
             *(f"{key} = {json.dumps(value)}" for key, value in server.env.items()),
         ]
-        (codex_home / "config.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        env = {"CODEX_HOME": str(codex_home), "STAND_IN_KEY": "none"}
+        env = write_codex_config(api, tmp_path, *lines)
         run_host([codex, "exec", "--skip-git-repo-check", "Search."], tmp_path, env)
     assert api.tool is not None
     for index, call in enumerate(CALLS):
         text = server.sent_texts[call["content_size"]]
-        seen = api.results[f"call_{index}"]
-        assert seen.startswith("Wall time: ")
-        assert seen.split("Output:", 1)[1].lstrip("\n") == text
+        assert codex_output(api.results[f"call_{index}"]) == text
         assert_is_whole(text, 40_000)
     server.assert_calls_were_parallel()
 
@@ -292,18 +297,11 @@ def write_program(folder: Path, env: Mapping[str, str]) -> Path:
     return script
 
 
-def write_codex_config(api: ModelApi, folder: Path) -> dict[str, str]:
-    """Codex's file as it is before a server is added; the variable that the model's key is in."""
-    folder.mkdir(parents=True)
-    (folder / "config.toml").write_text("\n".join(codex_provider_lines(api)) + "\n", encoding="utf-8")
-    return {"STAND_IN_KEY": "none"}
-
-
 def assert_lines_bring_an_answer(lines: Sequence[str], api: ModelApi, folder: Path, env: Mapping[str, str]) -> None:
     for line in lines:
         run_host(["sh", "-c", f'PATH="{host_folder() / ".bin"}:$PATH"; {line}'], folder.parent, env, cwd=folder)
     (seen,) = api.results.values()
-    results = json.loads(seen.split("Output:", 1)[1] if seen.startswith("Wall time: ") else seen)
+    results = json.loads(codex_output(seen) if lines[-1].startswith("codex") else seen)
     assert len(results) == 10
     assert results[0]["summary"].startswith("How sorting works\n\n")  # the page's own text
 
@@ -318,7 +316,7 @@ def test_readme_lines_bring_an_answer_to_claude_code(installed: Path) -> None:
 def test_readme_lines_bring_an_answer_to_codex(installed: Path) -> None:
     host_program("codex")
     with ModelApi(CALLS[:1]) as api:
-        env = write_codex_config(api, installed.parent / "home" / ".codex")
+        env = write_codex_config(api, installed.parent)
         assert_lines_bring_an_answer(readme_lines("codex"), api, installed, env)
 
 
@@ -329,5 +327,5 @@ def test_readme_lines_bring_an_answer_to_codex_behind_a_proxy(tmp_path: Path, we
     adding = re.search(r"^\.venv/bin/agent-web-search config codex.*", README.read_text(encoding="utf-8"), re.MULTILINE)
     assert adding
     with ModelApi(CALLS[:1]) as api:
-        env = {**web.env(), **write_codex_config(api, tmp_path / "home" / ".codex"), "NO_PROXY": "127.0.0.1"}
+        env = {**web.env(), **write_codex_config(api, tmp_path), "NO_PROXY": "127.0.0.1"}
         assert_lines_bring_an_answer([adding[0], readme_lines("codex")[1]], api, script.parents[2], env)
